@@ -2,14 +2,16 @@
 //!
 //! | | from | message | proves |
 //! |---|---|---|---|
-//! | 1 | dialer | `Hello`: version range, features, ids, life, address, lane, keys, nonce, limits | |
-//! | 2 | acceptor | `Challenge`: what was chosen, ids, life, key, nonce, limits, proof | acceptor knows the secret |
+//! | 1 | dialer | `Hello`: version range, features, ids, life, address, lane, keys, nonce, limits, zeroes | |
+//! | 2 | acceptor | `Challenge`: what was chosen, ids, life, key, nonce, limits, zeroes, proof | acceptor knows the secret |
 //! | 3 | dialer | `Proof` | dialer knows the secret |
 //! | 4 | acceptor | `Welcome`: session id, proof; or at any step `Refusal`: code and text | both heard the same |
 //!
 //! Every proof is keyed BLAKE3 over the exact bytes of all that was said before it on the connection, its own message
 //! included, and the TLS channel binding (RFC 9266), each message under its own context: nothing can be altered,
 //! replayed, reflected or relayed through another channel. The secret itself never travels. No clock takes part.
+//!
+//! The first two are longer than a packet of 1,500 bytes: a path that loses full packets, and lets small ones pass, carries no connection.
 //!
 //! Each side is a value: messages in, [`Step`]s out. A message that is not the next one ends it.
 //!

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
     let mut numbers = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
     let (first, count) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(100));
     let planted = numbers.next().and_then(|place| Planted::ALL.get(usize::try_from(place).ok()?)).copied();
-    let (mut no_space, mut damages, mut lost, mut drops) = (0, 0, 0, 0);
+    let (mut no_space, mut damages, mut lost, mut drops, mut deletions) = (0, 0, 0, 0, 0);
     let (mut failed, mut writes, mut reads, mut epochs, mut crashes, mut recovery_ms) = (0, 0, 0, 0, 0, 0);
     for seed in first..first + count {
         let outcome = run(seed, planted);
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         damages += outcome.damages;
         lost += outcome.lost;
         drops += outcome.drops;
+        deletions += outcome.deletions;
         reads += outcome.reads;
         epochs += outcome.epochs;
         crashes += outcome.crashes;
@@ -33,7 +34,7 @@ fn main() -> ExitCode {
     println!(
         "{count} seeds, {failed} failed: {writes} writes, {reads} reads, {epochs} epochs, {crashes} crashes, \
          {damages} copies of extents damaged, {lost} reads refused for that, {no_space} refused for want of room, \
-         {drops} extents without blocks dropped, longest recovery {recovery_ms} ms"
+         {drops} extents without blocks dropped, {deletions} volumes deleted, longest recovery {recovery_ms} ms"
     );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

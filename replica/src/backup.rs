@@ -71,7 +71,7 @@ impl Backup {
             Body::Apply { index, clean, entry } => {
                 self.check(core, &entry)?;
                 self.note_clean(core, clean);
-                if matches!(entry, Entry::Whole) {
+                if matches!(entry, Entry::Whole) && !core.settings.bugs.has(Planted::NoteNothingWhenWhole) {
                     self.whole_to.get_or_insert(clean);
                 }
                 self.apply(core, index, entry);

@@ -70,12 +70,14 @@ pub enum Planted {
     DropUnacknowledged,
     /// An extent without blocks is dropped although no other has a greater version.
     DropNewest,
+    /// A learner that is whole does not note up to where.
+    NoteNothingWhenWhole,
 }
 
 #[cfg(any(test, feature = "proof"))]
 impl Planted {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::AcknowledgeOneCopy,
         Self::AcknowledgeAllButOne,
         Self::AcknowledgeBeforeDurable,
@@ -109,6 +111,7 @@ impl Planted {
         Self::SkipDamagedInFill,
         Self::DropUnacknowledged,
         Self::DropNewest,
+        Self::NoteNothingWhenWhole,
     ];
 }
 

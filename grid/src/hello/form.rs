@@ -15,6 +15,9 @@ use crate::seam::Lane;
 const MAGIC: &str = "ashlar";
 /// Longest text of a refusal, bytes.
 const TEXT_LEN_MAX: usize = 1_024;
+/// How long a `Hello`, and a `Challenge` before its proof, are made, bytes: longer than a packet of 1,500, and below [`HELLO_LEN_MAX`] with
+/// the proof.
+const PADDED_LEN: usize = 1_900;
 /// Secrets that a server may hold.
 const KEYS_MAX: u8 = 2;
 
@@ -93,6 +96,16 @@ fn begin(elements: u8, kind: u64) -> Vec<u8> {
     out
 }
 
+/// Ends a message with zeroes. Without them the hello would pass over a path that loses every full packet, as a tunnel with a smaller MTU does
+/// where nobody hears of it; then the connection would be trusted, fail at the first large message, and be trusted again.
+fn pad(out: &mut Vec<u8>) {
+    // In an array, to which a later version can add: a `Hello` has as many elements as there can be.
+    write_array_len(out, 1);
+    // The length of more than 255 bytes takes two, and the kind of the element one.
+    let len = PADDED_LEN.saturating_sub(out.len() + 3);
+    write_bin(out, &[0; PADDED_LEN][..len]);
+}
+
 fn write_limits(out: &mut Vec<u8>, limits: &PeerLimits) {
     write_array_len(out, 5);
     write_uint(out, u64::from(limits.calls_in_flight_max));
@@ -104,7 +117,7 @@ fn write_limits(out: &mut Vec<u8>, limits: &PeerLimits) {
 
 impl Hello {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = begin(14, 1);
+        let mut out = begin(15, 1);
         write_array_len(&mut out, 2);
         write_uint(&mut out, u64::from(self.versions.0));
         write_uint(&mut out, u64::from(self.versions.1));
@@ -120,6 +133,7 @@ impl Hello {
         write_bin(&mut out, &self.nonce);
         write_limits(&mut out, &self.limits);
         write_uint(&mut out, u64::from(self.wants_checksum));
+        pad(&mut out);
         out
     }
 }
@@ -127,7 +141,7 @@ impl Hello {
 impl Challenge {
     /// All but the proof, which covers it and follows it.
     pub(super) fn encode_without_proof(&self) -> Vec<u8> {
-        let mut out = begin(13, 2);
+        let mut out = begin(14, 2);
         write_uint(&mut out, u64::from(self.version));
         write_uint(&mut out, self.features);
         write_bin(&mut out, self.cluster.as_bytes());
@@ -138,6 +152,7 @@ impl Challenge {
         write_bin(&mut out, &self.nonce);
         write_limits(&mut out, &self.limits);
         write_uint(&mut out, u64::from(self.checksum));
+        pad(&mut out);
         out
     }
 }

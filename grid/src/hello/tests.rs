@@ -107,6 +107,32 @@ fn golden_bytes() {
     assert_eq!(refusal, b"\x94\xa6ashlar\x05\x09\xa5later");
 }
 
+/// What the program before this one sends.
+#[test]
+fn messages_without_zeroes_at_their_end_are_read() {
+    let bytes = |hex: &str| -> Vec<u8> {
+        let digits = hex.trim().as_bytes().chunks_exact(2);
+        digits.map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+    };
+    let hello = Form::decode(&bytes(include_str!("golden/hello_short.hex"))).unwrap();
+    assert!(matches!(hello, Form::Hello(hello) if hello.server == DIALER && hello.address == "one.example:7000"));
+    let challenge = Form::decode(&bytes(include_str!("golden/challenge_short.hex"))).unwrap();
+    assert!(matches!(challenge, Form::Challenge(challenge) if challenge.server == ACCEPTOR));
+}
+
+#[test]
+fn the_first_two_messages_fill_a_packet() {
+    let long = "x".repeat(ADDRESS_LEN_MAX);
+    let rotating = |config| HelloConfig { secrets: Secrets::rotating(secret(1), secret(2)), ..config };
+    for address in ["", &long] {
+        let (dialing, accepting) = (config(DIALER, 3, address), config(ACCEPTOR, 4, address));
+        let talk = talk(rotating(dialing), rotating(accepting)).unwrap();
+        for message in &talk.messages[..2] {
+            assert!((1_600..=HELLO_LEN_MAX).contains(&message.len()), "{}", message.len());
+        }
+    }
+}
+
 #[test]
 fn both_sides_agree() {
     let talk = talk(dialing(), accepting()).unwrap();
@@ -371,8 +397,9 @@ fn another_version_gets_a_clear_answer() {
 #[test]
 fn elements_of_a_later_version_are_passed_over() {
     let mut hello = talk(dialing(), accepting()).unwrap().messages[0].clone();
-    assert_eq!(hello[0], 0x9e, "14 elements");
-    hello[0] = 0x9f;
+    assert_eq!(hello[0], 0x9f, "15 elements");
+    let last = hello.windows(2).rposition(|two| two == [0x91, 0xc5]).expect("the zeroes, and what is added to them");
+    hello[last] = 0x92;
     hello.extend_from_slice(b"\x92\xc4\x01x\x81\x01\xc3");
     let mut acceptor = Acceptor::new(accepting(), [0xac; 32]);
     let mut challenge = sent(acceptor.handle_message(&hello).unwrap());

@@ -145,6 +145,51 @@ fn a_merge_is_told_the_versions_of_damaged_extents() {
     assert!(above > Version::ZERO && above < Version { epoch: Epoch(1), sequence: 0 }, "{above:?}");
 }
 
+/// A volume can be deleted at one drive between its list and the fetch; others may have heard of it later, or of nothing.
+#[test]
+fn a_merge_goes_on_when_what_was_listed_is_gone() {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2, 3], &[])).unwrap();
+    complete(&mut primary, at(1));
+    let tell = |primary: &mut Member, from: u8, now: u64, body: Body| {
+        primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
+        complete(primary, at(now))
+    };
+    let fetches_from = |said: &[Output]| {
+        let fetch = said.iter().find_map(|output| match output {
+            Output::Send { to, message: Message { body: Body::Fetch { .. }, .. } } => Some(*to),
+            _ => None,
+        });
+        fetch.expect("an extent that is lacking is fetched")
+    };
+    let (extent, version) = (ExtentId::default(), Version { epoch: Epoch(1), sequence: 1 });
+    let page = |entries| Page { entries, has_more: false, newest: version };
+    for from in [2, 3] {
+        let standing = Standing { clean: Version::ZERO, newest: version, is_partial: false, room: Room::Enough };
+        tell(&mut primary, from, 2, Body::Adopted(standing));
+    }
+    tell(&mut primary, 2, 3, Body::Listed { after: None, page: page(vec![(extent, version)]) });
+    let said = tell(&mut primary, 3, 3, Body::Listed { after: None, page: page(vec![(extent, version)]) });
+    assert_eq!(fetches_from(&said), drive(2));
+    let gone = || Body::Fetched { extent, difference: Difference { version: Version::ZERO, runs: Vec::new() } };
+    let said = tell(&mut primary, 2, 4, gone());
+    let lists = said
+        .iter()
+        .filter(|output| matches!(output, Output::Send { message, .. } if matches!(message.body, Body::List { .. })));
+    assert_eq!(lists.count(), 2, "{said:?}");
+    tell(&mut primary, 2, 5, Body::Listed { after: None, page: page(Vec::new()) });
+    let said = tell(&mut primary, 3, 5, Body::Listed { after: None, page: page(vec![(extent, version)]) });
+    assert_eq!(fetches_from(&said), drive(3));
+    tell(&mut primary, 3, 6, gone());
+    for from in [2, 3] {
+        tell(&mut primary, from, 7, Body::Listed { after: None, page: page(Vec::new()) });
+    }
+    primary.handle_timeout(at(1_100));
+    complete(&mut primary, at(1_100));
+    primary.handle_client(at(1_101), &write(2, 1));
+    assert_eq!(complete(&mut primary, at(1_101)).len(), 2, "the write goes to both");
+}
+
 #[test]
 fn a_write_waits_for_every_acting_member() {
     let mut primary = member(1);

@@ -36,6 +36,8 @@ pub(super) struct Merge {
     above: Version,
     /// The page that is being listed; nothing once it is compared. A late page of another member finds no walk then.
     walk: Option<Walk>,
+    /// Something that a page showed is not there any more: all is listed again.
+    is_outdated: bool,
     /// Where the next page begins; nothing if this is the last one.
     next: Option<ExtentId>,
     /// Extents that the primary lacks.
@@ -77,7 +79,8 @@ impl Primary {
         }
         // A list above zero does not tell the versions of damaged extents.
         let above = self.floor().max(FIRST);
-        self.phase = Phase::Merging(Merge { above, walk: None, next: None, pulls: BTreeMap::new() });
+        self.phase =
+            Phase::Merging(Merge { above, walk: None, is_outdated: false, next: None, pulls: BTreeMap::new() });
         if core.settings.bugs.has(Planted::ServeWithoutMerge) {
             self.phase = Phase::Waiting;
             return;
@@ -155,6 +158,8 @@ impl Primary {
         }
         if let Phase::Merging(merge) = &mut self.phase {
             merge.walk = Some(walk);
+            // A list from the beginning is a new look at everything.
+            merge.is_outdated &= after.is_some();
         }
     }
 
@@ -216,11 +221,13 @@ impl Primary {
                 }
             }
             let (is_compared, is_pulled, next) = (merge.walk.is_none(), merge.pulls.is_empty(), merge.next);
+            let is_outdated = merge.is_outdated;
             let is_copied = self.backups().all(|(_, peer)| peer.copier.is_idle() && peer.stream.owed_since().is_none());
             if !is_compared || !is_pulled || !is_copied {
                 return;
             }
             match next {
+                None if is_outdated => return self.begin_page(core, None),
                 Some(_) => return self.begin_page(core, next),
                 None => self.phase = Phase::Waiting,
             }
@@ -261,7 +268,12 @@ impl Primary {
         if is_awaited && difference.has_lost() {
             return self.handle_unreadable_there(core, now, from, extent);
         }
-        if is_awaited && difference.version == pull.version {
+        if is_awaited && difference.version < pull.version {
+            // It was dropped there, or its volume was deleted, after it was listed. Others may have it still.
+            merge.pulls.remove(&extent);
+            merge.is_outdated = true;
+            self.advance_merge(core, now);
+        } else if is_awaited && difference.version == pull.version {
             pull.step = PullStep::Stores;
             let Difference { version, runs } = difference;
             core.store(StoreRequest::Patch { extent, runs, version }, Purpose::PullPatch(extent));

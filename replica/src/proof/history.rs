@@ -11,6 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use ashlar_placement::rule::ExtentId;
+use ashlar_wire::id::VolumeId;
 
 /// A block.
 pub type Block = (ExtentId, u32);
@@ -43,6 +44,11 @@ impl History {
     /// A write of these blocks begins.
     pub fn begin_write(&mut self, blocks: &[Block], write: u64, tag: u64) {
         blocks.iter().for_each(|block| self.register(*block).writes.push((write, tag)));
+    }
+
+    /// A volume is deleted: nobody asks for its blocks any more.
+    pub fn forget(&mut self, volume: VolumeId) {
+        self.blocks.retain(|(extent, _), _| extent.volume != volume);
     }
 
     /// A fenced client tries to write.

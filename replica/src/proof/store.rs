@@ -3,17 +3,21 @@
 //! A change is visible at once and durable at its completion; with it, every earlier change of the same extent. A crash
 //! keeps, per extent, any prefix of the changes that are not durable. A block is one number, its tag; zero is zeroes.
 //! A drive that is full refuses what needs space for an extent that has none, and what follows that on the same extent.
+//! Of a deleted volume it has nothing, and changes of it count as done.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
 use ashlar_wire::checksum::Checksum;
+use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::version::Version;
 use bytes::Bytes;
 
 use super::chance::Chance;
+use crate::record::Record;
 use crate::request::{
     BLOCK_BYTES, Content, Difference, PAGE_MAX, Page, Range, Run, StoreError, StoreId, StoreReply, StoreRequest,
     StoreResult,
@@ -60,6 +64,12 @@ pub struct Store {
     refused: BTreeMap<ExtentId, (StoreError, usize)>,
     /// Mends that leave blocks damaged.
     in_vain: BTreeSet<StoreId>,
+    /// Volumes that were deleted here.
+    deleted: BTreeSet<VolumeId>,
+    /// The group and the drive, known once a volume was deleted.
+    owner: Option<(GroupId, DriveId)>,
+    /// The greatest version of a change in this life, unless an extent has gone back since.
+    reached: Version,
     /// Most extents that have blocks, if the drive is full at a number.
     pub occupied_max: Option<usize>,
     /// What every request fails with from now on, if it does.
@@ -151,7 +161,7 @@ impl Store {
             }
             _ => None,
         };
-        if let Some((extent, change)) = change {
+        if let Some((extent, change)) = change.filter(|(extent, _)| !self.deleted.contains(&extent.volume)) {
             let behind = self.refused.get(&extent).map(|(error, _)| *error);
             if let Some(error) = behind.or_else(|| self.refusal(extent, &request, &change)) {
                 self.refused.entry(extent).or_insert((error, 0)).1 += 1;
@@ -159,6 +169,9 @@ impl Store {
                 self.requests.insert(id, request);
                 return;
             }
+            let goes_back = change.version < self.version_of(extent);
+            // What was the greatest version may be gone: it is looked for among those that are left.
+            self.reached = if goes_back { Version::ZERO } else { self.reached.max(change.version) };
             apply(&mut self.visible, extent, &change);
             if matches!(request, StoreRequest::Mend { .. }) && self.visible.get(&extent).is_some_and(is_damaged) {
                 self.in_vain.insert(id);
@@ -277,6 +290,30 @@ impl Store {
         }
     }
 
+    /// A volume is deleted, durably. The record of this member of the group proves from now on what the extents do not any more.
+    pub fn delete_volume(&mut self, volume: VolumeId, owner: (GroupId, DriveId)) {
+        self.owner = Some(owner);
+        self.deleted.insert(volume);
+        let newest = self.visible.values().map(|extent| extent.version).max().unwrap_or_default();
+        self.reached = self.reached.max(newest);
+        self.visible.retain(|id, _| id.volume != volume);
+        self.durable.retain(|id, _| id.volume != volume);
+        self.unsynced.retain(|id, _| id.volume != volume);
+    }
+
+    /// Whether a volume was deleted here.
+    #[must_use]
+    pub fn has_deleted(&self, volume: VolumeId) -> bool {
+        self.deleted.contains(&volume)
+    }
+
+    /// Up to where the extents were at all acting members, as the record says, once extents may be gone.
+    fn proven(&self) -> Version {
+        let record = self.owner.zip(self.record.as_ref());
+        let record = record.and_then(|((group, drive), record)| Record::decode(record, group, drive).ok());
+        record.map_or(Version::ZERO, |record| record.clean)
+    }
+
     /// Extents with blocks that cannot be read.
     #[must_use]
     pub fn damaged(&self) -> BTreeSet<ExtentId> {
@@ -342,6 +379,7 @@ impl Store {
         };
         let entries: Vec<_> = found.by_ref().take(PAGE_MAX.min(3)).map(|(id, extent)| (*id, shown(extent))).collect();
         let newest = self.visible.values().map(|extent| extent.version).max().unwrap_or_default();
+        let newest = newest.max(self.reached).max(self.proven());
         Page { entries, has_more: found.next().is_some(), newest }
     }
 
@@ -380,6 +418,7 @@ impl Store {
             self.record = Some(self.records[kept - 1].1.clone());
         }
         self.visible = self.durable.clone();
+        self.reached = Version::ZERO;
         self.records.clear();
         self.early.clear();
         self.refused.clear();

@@ -7,7 +7,7 @@ mod pitfalls;
 /// Seeds of every run of the tests.
 const SEEDS: u64 = 200;
 /// A planted bug is caught within so many seeds.
-const SEEDS_TO_CATCH: u64 = 1_800;
+const SEEDS_TO_CATCH: u64 = 2_400;
 
 #[test]
 fn seeds_keep_every_rule() {
@@ -22,11 +22,13 @@ fn seeds_keep_every_rule() {
         total.crashes += outcome.crashes;
         total.recovery_ms += outcome.recovery_ms;
         total.drops += outcome.drops;
+        total.deletions += outcome.deletions;
     }
     // How well it goes has bars too: a change that loses service loses operations.
     assert!(total.writes > 60 * SEEDS && total.reads > 300 * SEEDS, "{total:?}");
     assert!(total.epochs > 10 * SEEDS && total.crashes > SEEDS, "the faults did not happen: {total:?}");
     assert!(total.drops > SEEDS, "no extent was dropped: {total:?}");
+    assert!(total.deletions > SEEDS / 4, "no volume was deleted: {total:?}");
     assert!(total.recovery_ms < 700 * SEEDS, "{total:?}");
 }
 

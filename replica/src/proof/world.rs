@@ -68,6 +68,8 @@ pub struct Faults {
     pub suspect: u64,
     /// At a step: a volume is attached by another client.
     pub takeover: u64,
+    /// At a step: a volume is deleted, of which drives hear one after another, and another one takes its place.
+    pub delete: u64,
     /// At a step: a drive has no room for more for a while, which its members may hear of late.
     pub full: u64,
     /// At a step: a drive has other bytes than were written to an extent.
@@ -142,9 +144,12 @@ impl Options {
             stale: maybe(300),
             damage: maybe(80),
             early: 0,
+            delete: 0,
         };
+        let mut chance_of_deletions = Chance::new(seed ^ 0x0de1_e7ed);
         let early = if seed % 8 == 7 { 500 } else { 0 };
-        let faults = Faults { early, ..faults };
+        let delete = if chance_of_deletions.is(500) { 1 + chance_of_deletions.below(60) } else { 0 };
+        let faults = Faults { early, delete, ..faults };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
             seed,
@@ -229,6 +234,7 @@ pub(super) enum Event {
     FaultStep,
     Restart { server: usize },
     Room { server: usize, room: Room },
+    Deleted { server: usize, volume: VolumeId },
     Unblock { pairs: Vec<(usize, usize)> },
 }
 
@@ -246,6 +252,9 @@ pub struct World {
     pub(super) catalog: Catalog,
     pub(super) clients: Vec<Client>,
     pub(super) history: History,
+    /// The volumes that there are, and those that were.
+    pub(super) volumes: Vec<VolumeId>,
+    pub(super) deleted: Vec<VolumeId>,
     /// The generation of every volume as the catalog has it.
     pub(super) generations: BTreeMap<VolumeId, Generation>,
     /// A volume that goes to another client: to whom, and which members have not confirmed.
@@ -309,6 +318,8 @@ impl World {
             catalog: Catalog::default(),
             clients: (0..options.clients).map(|_| Client::new(SessionId(chance.next_u64()))).collect(),
             history: History::default(),
+            volumes: Vec::new(),
+            deleted: Vec::new(),
             generations: BTreeMap::new(),
             takeover: None,
             blank: BTreeSet::new(),
@@ -398,6 +409,7 @@ impl World {
             self.tell_at_start(number, group);
             self.drain(number, group);
         }
+        self.deleted.clone().into_iter().for_each(|volume| self.tell_deleted(number, volume));
     }
 
     /// The catalog of a server that starts: what it has now, or two of the last things that it had first.
@@ -453,6 +465,7 @@ impl World {
             | Event::Stored { server, .. }
             | Event::Timer { server, .. }
             | Event::Request { server, .. }
+            | Event::Deleted { server, .. }
             | Event::Configuration { server, .. } => Some(*server),
             _ => None,
         };
@@ -500,6 +513,12 @@ impl World {
                     node.store.damaged().iter().for_each(|extent| node.member.handle_damage(now, *extent));
                 }
                 group
+            }
+            Event::Deleted { volume, .. } => {
+                for (group, node) in &mut server.nodes {
+                    node.store.delete_volume(volume, (*group, server.drive));
+                }
+                return;
             }
             Event::Request { group, request, client, .. } => {
                 let Some(node) = server.nodes.get_mut(&group) else { return };

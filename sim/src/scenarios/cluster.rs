@@ -1,7 +1,8 @@
 //! Whole servers with cloud disks: grid, bus, catalog, placement groups, stores on drives, and guests that use volumes, on a fake world.
 //!
 //! Each server has one drive. Two volumes of three copies lie on all of them. A guest attaches its volume at a server, reads and
-//! writes there, several requests at a time, and comes back at another server when that one ends or the volume is taken from it.
+//! writes there, several requests at a time, and comes back at another server when that one ends or the volume is taken from it. In two
+//! thirds of the worlds it sometimes deletes the volume and makes another, which has nothing of the former one.
 //! Drives take time, forget what was not synced and tear it by sectors; in half of the worlds one of them also rots, loses and
 //! misplaces writes, reads with errors and fails. A third of the worlds have owners of drives that come late to their inbox.
 //!
@@ -13,7 +14,7 @@
 //! stops: the others go on with the same bars. It comes back, in half of the worlds with an empty drive, and once more everything is as
 //! it was.
 //!
-//! Not verified: NBD, space that runs out, volumes that grow or are deleted, drives that are drained.
+//! Not verified: NBD, space that runs out, volumes that grow, drives that are drained.
 
 pub(super) mod device;
 mod drive;
@@ -168,7 +169,10 @@ impl ClusterCase {
     /// Guests that use volumes, in one world.
     #[must_use]
     pub fn new(control: &Control, params: &Params) -> Self {
-        Self::with_load(control, params, |rng, _| Box::new(GuestLoad::new(rng.pick(&[0, 20_000, 200_000]))))
+        Self::with_load(control, params, |rng, _| {
+            let takes_ppm = rng.pick(&[0, 20_000, 200_000]);
+            Box::new(GuestLoad::new(takes_ppm, rng.pick(&[0, 100_000, 400_000])))
+        })
     }
 
     /// The case of one world with this load, which is told how the drives of a server are.

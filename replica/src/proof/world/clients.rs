@@ -27,16 +27,19 @@ const BLOCKS: u64 = 4;
 /// Requests that a client has outstanding.
 const OUTSTANDING_MAX: usize = 4;
 
-fn volume(number: u8) -> VolumeId {
-    VolumeId::from_bytes([0xe0 + number; 16])
+/// A volume of the world, or another one that took its place: the extents of both are in the same groups.
+fn volume(number: u8, deleted: usize) -> VolumeId {
+    let mut id = [0xe0 + number; 16];
+    id[14..].copy_from_slice(&u16::try_from(deleted).expect("few volumes").to_be_bytes());
+    VolumeId::from_bytes(id)
 }
 
 impl World {
     pub(super) fn found_clients(&mut self) {
         for number in 0..VOLUMES {
             let client = usize::from(number) % self.clients.len();
-            self.clients[client].attached.insert(volume(number), Generation(1));
-            self.generations.insert(volume(number), Generation(1));
+            self.volumes.push(volume(number, 0));
+            self.open_volume(number, client);
         }
         for client in 0..self.clients.len() {
             for group in self.catalog.groups() {
@@ -45,6 +48,33 @@ impl World {
             }
             self.schedule(MS, Event::ClientTick { client });
         }
+    }
+
+    /// A volume that nobody has used is attached by a client.
+    fn open_volume(&mut self, number: u8, client: usize) {
+        let volume = self.volumes[usize::from(number)];
+        self.clients[client].attached.insert(volume, Generation(1));
+        self.generations.insert(volume, Generation(1));
+    }
+
+    /// A volume is deleted while it is used: nobody waits for an answer of it any more. Another one takes its place.
+    pub(super) fn delete_volume(&mut self) {
+        let number = u8::try_from(self.chance.below(u64::from(VOLUMES))).expect("below a byte");
+        let gone = self.volumes[usize::from(number)];
+        if self.takeover.as_ref().is_some_and(|takeover| takeover.volume == gone) {
+            return;
+        }
+        for client in &mut self.clients {
+            client.attached.remove(&gone);
+            client.outstanding.retain(|_, request| request.blocks[0].0.volume != gone);
+        }
+        self.history.forget(gone);
+        self.deleted.push(gone);
+        self.outcome.deletions += 1;
+        self.volumes[usize::from(number)] = volume(number, self.deleted.len());
+        let client = self.chance.index(self.clients.len());
+        self.open_volume(number, client);
+        (0..self.servers.len()).for_each(|server| self.tell_deleted(server, gone));
     }
 
     pub(super) fn group_of(&self, extent: ExtentId) -> GroupId {
@@ -71,8 +101,8 @@ impl World {
     }
 
     fn begin_random(&mut self, client: usize) {
-        let number = u8::try_from(self.chance.below(u64::from(VOLUMES))).expect("below a byte");
-        let extent = ExtentId { volume: volume(number), extent: Extent(self.chance.below(EXTENTS)) };
+        let number = self.chance.index(self.volumes.len());
+        let extent = ExtentId { volume: self.volumes[number], extent: Extent(self.chance.below(EXTENTS)) };
         let first = self.chance.below(BLOCKS);
         let count = self.chance.between(1, BLOCKS - first);
         let writes = self.chance.is(500) && self.clients[client].attached.contains_key(&extent.volume);
@@ -273,8 +303,8 @@ impl World {
 
     /// A volume goes to another client: every member is told, and the client begins when all have confirmed.
     pub(in super::super) fn begin_takeover(&mut self) {
-        let number = u8::try_from(self.chance.below(u64::from(VOLUMES))).expect("below a byte");
-        let (volume, client) = (volume(number), self.chance.index(self.clients.len()));
+        let number = self.chance.index(self.volumes.len());
+        let (volume, client) = (self.volumes[number], self.chance.index(self.clients.len()));
         if self.takeover.is_some() || self.clients[client].attached.contains_key(&volume) {
             return;
         }

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
-use ashlar_wire::id::DriveId;
+use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::version::Version;
 
 use super::super::history::Block;
 use super::super::store::{DAMAGED, Extent, Extents, Store};
-use super::{Event, MS, Server, World, drive_of};
+use super::{Event, MS, Node, Server, World, drive_of};
 use crate::member::Report;
 use crate::message::Fault;
 use crate::request::{RequestId, Room};
@@ -103,6 +103,9 @@ impl World {
         if self.chance.is(faults.damage) {
             self.damage_some();
         }
+        if faults.delete > 0 && self.chance.is(faults.delete) {
+            self.delete_volume();
+        }
         let next = self.now + self.chance.between(20, 200) * MS;
         self.schedule(next, Event::FaultStep);
     }
@@ -118,6 +121,13 @@ impl World {
         self.schedule(told, Event::Room { server: number, room: Room::Low });
         let at = told + self.chance.between(300, 3_000) * MS;
         self.schedule(at, Event::Room { server: number, room: Room::Enough });
+    }
+
+    /// A server hears that a volume was deleted. That is repeated to every life of it.
+    pub(super) fn tell_deleted(&mut self, server: usize, volume: VolumeId) {
+        let longest = if self.chance.is(500) { 50 } else { 2_000 };
+        let at = self.now + self.chance.between(1, longest) * MS;
+        self.schedule(at, Event::Deleted { server, volume });
     }
 
     /// One copy of an extent is damaged: as a rule, as long as another acting member has it whole.
@@ -349,7 +359,8 @@ impl World {
     fn is_quiet(&self) -> bool {
         let is_idle = self.clients.iter().all(|client| client.outstanding.is_empty());
         let mut nodes = self.servers.iter().flat_map(|server| server.nodes.values());
-        let is_synced = nodes.all(|node| node.store.is_synced());
+        let has_heard = |node: &Node| self.deleted.iter().all(|volume| node.store.has_deleted(*volume));
+        let is_synced = nodes.all(|node| node.store.is_synced() && has_heard(node));
         let is_mended = self.groups().iter().all(|group| self.is_mended(*group));
         let serve = self.groups().iter().all(|group| self.is_serving(*group));
         self.catalog.is_whole() && is_idle && is_synced && is_mended && serve

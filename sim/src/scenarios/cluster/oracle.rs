@@ -86,6 +86,12 @@ fn value_of(unit: u64, bytes: &[u8]) -> Result<u64, String> {
 }
 
 impl Oracle {
+    /// The history of another volume in the place of this one: values of this one are none of it.
+    pub(super) fn next_volume(&self) -> Self {
+        let Self { values, told, untold, fenced, .. } = *self;
+        Self { values, told, untold, fenced, ..Self::default() }
+    }
+
     /// Whether the registers' histories have room for one more operation each.
     pub(super) fn has_room(&self, units: Range<u64>) -> bool {
         // Some are kept for the reads at the end.
