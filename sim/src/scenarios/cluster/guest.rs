@@ -35,6 +35,8 @@ const EXTENTS: u64 = 6;
 const DEPTH: usize = 5;
 /// Requests of one turn at a volume, each of those at a time.
 const TURN: u64 = 30;
+/// Volumes that a guest deletes: drives note each, in tables that are small here, until all drives have heard of it.
+const DELETIONS_MAX: u64 = 24;
 /// Requests of a round after the healing.
 const LAST: u64 = 6;
 /// How long a volume may stay attached at a server that runs and where no guest is, once nothing goes wrong any more.
@@ -207,7 +209,7 @@ impl Visit {
     async fn delete(&mut self, volume: VolumeId) {
         {
             let mut guest = lock(&self.guest);
-            if guest.place.is_some() || !guest.uses(volume) {
+            if guest.deleted >= DELETIONS_MAX || guest.place.is_some() || !guest.uses(volume) {
                 return;
             }
             guest.is_deleting = true;
