@@ -5,13 +5,13 @@
 //! one, what it has replaced is at another drive only, in an earlier version of the extent, and that had been acknowledged.
 //!
 //! So extents above the watermark are *unproven*: requests of them are refused, to be repeated. An extent is proven when a learner
-//! has it too; those are copied first. One that cannot be read goes back to what the drive has that was the last one to leave: it
-//! acted until this copy was alone, so what it lacks was not acknowledged, and nobody has read it since. The extent gets a new
-//! version, since other drives may have the one that it had. When all are proven, the watermark covers them, durably, and they are
+//! has it too; those are copied first. One that cannot be read becomes what the drive has that was the last one to leave: it acted
+//! until this copy was alone, so what it lacks was not acknowledged, and what it has beyond this copy may have been done; nobody has
+//! read the extent since. The extent gets a new version, since other drives may have the one that it had. When all are proven, the watermark covers them, durably, and they are
 //! served: in a later epoch nothing that was served is unproven.
 //!
 //! Where no learner comes for [`crate::config::Settings::awaited`], the other drives may be gone for good, and what this copy has
-//! is all that there is: it is served from then on, once the watermark covers it. Nothing goes back after that.
+//! is all that there is: it is served from then on, once the watermark covers it. Nothing is taken from others after that.
 //!
 //! Where writes are acknowledged by one copy there is nothing to prove, and nobody who could.
 
@@ -127,26 +127,26 @@ impl Primary {
         self.unproven = Unproven::default();
     }
 
-    /// Whether an extent that cannot be read here may go back to what a member has of it, which is this version.
-    pub(super) fn may_go_back(&self, core: &Core, member: DriveId, extent: ExtentId, to: Version) -> bool {
+    /// Whether an extent that cannot be read here may become what a member has of it, which is another version: earlier or later.
+    pub(super) fn may_become(&self, core: &Core, member: DriveId, extent: ExtentId, version: Version) -> bool {
         let Some(proof) = self.unproven.extents.get(&extent).filter(|proof| !proof.is_proven) else { return false };
         let Some(standing) = self.peers.get(&member).and_then(|peer| peer.standing) else { return false };
         // A drive that lost its data has no watermark, or data that are older.
         let has_data = standing.clean > Version::ZERO && standing.newest >= standing.clean;
         let (epoch, witnesses) = &core.witnesses;
         let acted_before = *epoch == core.epoch && witnesses.last_to_leave == Some(member);
-        has_data && acted_before && to < proof.written
+        has_data && acted_before && version != proof.written
     }
 
-    /// The version of an extent that goes back.
+    /// The version of an extent that has become what another member has.
     pub(super) fn next_version(&mut self, core: &Core) -> Version {
         // Nobody writes while this copy is alone.
         self.sequence += 1;
         Version { epoch: core.epoch, sequence: self.sequence }
     }
 
-    /// An extent has gone back, and has this version: learners get that.
-    pub(super) fn handle_gone_back(&mut self, extent: ExtentId, version: Version) {
+    /// An extent has become what another member has, by this version: learners get that.
+    pub(super) fn handle_become(&mut self, extent: ExtentId, version: Version) {
         if let Some(proof) = self.unproven.extents.get_mut(&extent) {
             proof.version = version;
             for (drive, index) in &mut proof.asked {

@@ -8,7 +8,7 @@
 //! Where an acting member has another version, it takes over, and this copy is filled like a learner's.
 //!
 //! Where one member is left to act, a drive that is away may be the only one that has what is damaged. Such are waited for, a few
-//! minutes, and what perhaps was not acknowledged can go back to an earlier version: see [`super::alone`].
+//! minutes, and what perhaps was not acknowledged can become another version: see [`super::alone`].
 //!
 //! What nobody can read is *lost*: reads of it are refused, and writes of it make it whole. Copies of the extent have those blocks
 //! as lost, so that one of them does not keep a learner from being filled with all the others. A member that joins later may have
@@ -67,8 +67,8 @@ enum Step {
     ReadsOwnChecksums(DriveId),
     Fetches(DriveId, Vec<Checksum>),
     Stores(DriveId),
-    /// The extent goes back to what that member has, and gets this version.
-    GoesBack(DriveId, Version),
+    /// The extent becomes what that member has, by this version.
+    Becomes(DriveId, Version),
     /// The others get it from here.
     Copies,
 }
@@ -131,7 +131,7 @@ impl Primary {
             }
             Purpose::MendPatch(extent) => {
                 if let Some(mend) = self.mends.get_mut(extent)
-                    && let Step::Stores(holder) | Step::GoesBack(holder, _) = mend.step
+                    && let Step::Stores(holder) | Step::Becomes(holder, _) = mend.step
                 {
                     mend.unfit.insert(holder);
                     mend.step = Step::AT_ONCE;
@@ -337,7 +337,7 @@ impl Primary {
         extent: ExtentId,
         difference: Difference,
     ) {
-        let goes_back = !difference.has_lost() && self.may_go_back(core, from, extent, difference.version);
+        let becomes = !difference.has_lost() && self.may_become(core, from, extent, difference.version);
         let Some(mend) = self.mends.get_mut(&extent) else { return };
         if !matches!(&mend.step, Step::Fetches(holder, _) if *holder == from) {
             return;
@@ -348,11 +348,11 @@ impl Primary {
         mend.step = Step::Stores(from);
         let Difference { mut version, mut runs } = difference;
         runs.retain(|run| !run.is_lost());
-        if goes_back {
+        if becomes {
             version = self.next_version(core);
-            self.step_to(extent, Step::GoesBack(from, version));
+            self.step_to(extent, Step::Becomes(from, version));
         }
-        let request = if goes_back || core.settings.bugs.has(Planted::MendFromAnyVersion) {
+        let request = if becomes || core.settings.bugs.has(Planted::MendFromAnyVersion) {
             StoreRequest::Patch { extent, runs, version }
         } else {
             StoreRequest::Mend { extent, runs, version }
@@ -371,8 +371,8 @@ impl Primary {
                 core.store(StoreRequest::Read { extent, range: read.range }, Purpose::Read(number));
             }
         }
-        if let Step::GoesBack(_, version) = done {
-            self.handle_gone_back(extent, version);
+        if let Step::Becomes(_, version) = done {
+            self.handle_become(extent, version);
         }
         self.advance_copies(core);
     }

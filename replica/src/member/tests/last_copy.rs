@@ -1,4 +1,4 @@
-//! The last copy: what it does not serve yet, what goes back to an earlier version, and whom it waits for.
+//! The last copy: what it does not serve yet, what becomes another version, and whom it waits for.
 
 use super::*;
 
@@ -211,19 +211,25 @@ fn damaged(clean: Version) -> (World, Vec<Output>) {
 }
 
 #[test]
-fn what_nobody_acknowledged_goes_back_to_what_the_last_one_to_leave_has() {
-    let (mut world, _) = damaged(THERE);
-    let said = world.tick(1_300);
-    assert!(!said.contains(&LOST), "{said:?}");
-    assert!(!world.serves(), "no other drive has its new version");
-    let (index, version) = world.copy(2);
-    assert_eq!(version, Version { epoch: Epoch(3), sequence: 1 });
-    world.hear(2, Body::Applied(Progress { received: index, durable: index }));
-    assert!(world.serves());
+fn what_nobody_acknowledged_becomes_what_the_last_one_to_leave_has() {
+    // That lacks the last write, or has one more, which was not acknowledged either.
+    for there in [THERE, Version { sequence: HERE.sequence + 1, ..HERE }] {
+        let mut world = World::new(&[2]);
+        world.adopt(2, THERE);
+        world.damage();
+        world.fetch(2, there);
+        let said = world.tick(1_300);
+        assert!(!said.contains(&LOST), "{said:?}");
+        assert!(!world.serves(), "no other drive has its new version");
+        let (index, version) = world.copy(2);
+        assert_eq!(version, Version { epoch: Epoch(3), sequence: 1 });
+        world.hear(2, Body::Applied(Progress { received: index, durable: index }));
+        assert!(world.serves());
+    }
 }
 
 #[test]
-fn it_does_not_go_back_to_the_copy_of_a_drive_that_lost_data() {
+fn it_does_not_become_the_copy_of_a_drive_that_lost_data() {
     // Its data are older than its watermark.
     let (mut world, mut said) = damaged(Version { sequence: 9, ..HERE });
     said.extend(world.tick(1_300));
@@ -240,7 +246,7 @@ fn it_does_not_go_back_to_the_copy_of_a_drive_that_lost_data() {
 }
 
 #[test]
-fn it_does_not_go_back_to_the_copy_of_a_drive_that_left_earlier() {
+fn it_does_not_become_the_copy_of_a_drive_that_left_earlier() {
     for last_to_leave in [None, Some(drive(3))] {
         let mut world = World::new(&[2]);
         world.last.handle_witnesses(Epoch(3), &Witnesses { all: vec![drive(1), drive(2)], last_to_leave });
