@@ -91,9 +91,9 @@ impl Backup {
     }
 
     /// Every write up to `clean` is at all acting members: at this one too, if it acts and its copy is what they hold it for.
-    fn note_clean(&mut self, core: &mut Core, clean: Version) {
+    fn note_clean(&self, core: &mut Core, clean: Version) {
         if self.kind == Kind::Backup && !self.standing.is_partial {
-            core.record.clean = core.record.clean.max(clean);
+            core.note_clean(clean);
         }
     }
 

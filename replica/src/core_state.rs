@@ -7,6 +7,7 @@ use ashlar_placement::rule::ExtentId;
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
+use ashlar_wire::version::Version;
 
 use crate::config::{Settings, Witnesses};
 use crate::life::{Life, Lives};
@@ -80,6 +81,8 @@ pub(crate) struct Core {
     /// The drives that may have something of the group, and the epoch at which that is so.
     pub(crate) witnesses: (Epoch, Witnesses),
     pub(crate) record: Record,
+    /// The greatest version of an extent that this copy has had in the present epoch.
+    pub(crate) newest: Version,
     /// Whether the own drive has room.
     pub(crate) room: Room,
     /// Until when leases hold that this member granted to others, or may have granted in an earlier life.
@@ -108,6 +111,7 @@ impl Core {
             epoch: Epoch::ZERO,
             witnesses: (Epoch::ZERO, Witnesses::default()),
             record,
+            newest: Version::ZERO,
             room: Room::default(),
             granted_until: now + settings.guard,
             fences: BTreeMap::new(),
@@ -130,8 +134,17 @@ impl Core {
         let is_change =
             matches!(request, StoreRequest::Write { .. } | StoreRequest::Patch { .. } | StoreRequest::Mend { .. });
         self.changes += usize::from(is_change);
+        if let StoreRequest::Write { version, .. } | StoreRequest::Patch { version, .. } = &request {
+            self.newest = self.newest.max(*version);
+        }
         self.pending.insert(id, Pending { epoch: self.epoch, purpose, is_change });
         self.out.push_back(Output::Store { id, request });
+    }
+
+    /// Every write up to here is at all acting members. This one notes it as far as its own copy goes: the writes behind that may have been of a
+    /// volume that was deleted at others, and a record that says more than the copy has makes it look like an earlier state of its drive.
+    pub(crate) fn note_clean(&mut self, clean: Version) {
+        self.record.clean = self.record.clean.max(clean.min(self.newest));
     }
 
     pub(crate) fn reply(&mut self, session: SessionId, request: RequestId, result: ClientResult) {

@@ -305,6 +305,7 @@ impl Member {
     fn take_role(&mut self, now: Instant, newest: Version) {
         let State::Entering(entering) = self.state else { return };
         let configuration = self.configuration.clone().expect("an epoch is entered by its configuration");
+        self.core.newest = newest;
         let record = &self.core.record;
         // Data that are older than their record are not what the record vouches for.
         let is_partial = record.is_partial || newest < record.clean;

@@ -116,7 +116,7 @@ impl Primary {
         }
         if self.unproven.extents.values().all(|proof| proof.is_proven) {
             let newest = self.unproven.extents.values().map(|proof| proof.version).max().unwrap_or_default();
-            core.record.clean = core.record.clean.max(newest);
+            core.note_clean(newest);
             self.unproven.is_saving = true;
             core.save(Purpose::Proven);
         }

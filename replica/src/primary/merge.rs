@@ -236,9 +236,9 @@ impl Primary {
         if matches!(self.phase, Phase::Waiting) && (now >= core.granted_until || ignores) {
             self.limit_doubt();
             if self.unproven.is_empty() {
-                // All are equal, up to the greatest version that anybody has.
+                // All are equal, up to the greatest version that anybody has. What had it may have gone with its volume meanwhile.
                 let newest = self.standings().map(|standing| standing.newest).max().unwrap_or_default();
-                core.record.clean = core.record.clean.max(newest);
+                core.note_clean(newest);
             }
             self.phase = if core.epoch == FOUNDING { Phase::Founded } else { Phase::Active };
         }

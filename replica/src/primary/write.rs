@@ -138,7 +138,7 @@ impl Primary {
         }
         if self.committed > 0 {
             let clean = Version { epoch: core.epoch, sequence: self.committed };
-            core.record.clean = core.record.clean.max(clean);
+            core.note_clean(clean);
             self.confirm_fences(core);
         }
     }
