@@ -120,12 +120,18 @@ fn give_up(arguments: &Remove) -> Result<(), Failure> {
     let query = if arguments.lost { "?force" } else { "" };
     let path = format!("/v1/drives/{}{query}", arguments.id.to_ascii_lowercase());
     let body = os::block_on(remove(&target, &path)).map_err(|error| no_runtime(&error))??;
-    let LeavingDrive { leaving } = serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
+    let LeavingDrive { leaving, without_spare } =
+        serde_json::from_slice(&body).map_err(|error| no_server(&target, &error))?;
     say(&if arguments.lost {
         format!("given up: {leaving}; what was on it is made anew on other drives")
     } else {
         format!("being emptied: {leaving}; its server's log says when it is empty")
     });
+    if let Some(others) = without_spare {
+        say(&format!(
+            "objects that have a shard on each of the {others} other drives keep theirs here until another drive joins; with --lost this one goes, and they are one shard short"
+        ));
+    }
     Ok(())
 }
 

@@ -86,7 +86,7 @@ pub async fn serve(
 /// What has become of something that the session asked for.
 enum Done {
     Exports(Option<Vec<ExportName>>),
-    Described(Option<Export>),
+    Described(Result<Export, AttachError>),
     Entered(Result<Arc<Attachment>, AttachError>),
 }
 
@@ -243,8 +243,8 @@ impl Connection {
             Request::Lookup { name, purpose: Purpose::Enter } => {
                 self.work.spawn(async move {
                     match named(&volumes, &name).await {
-                        Some(name) => Done::Entered(volumes.attach(&name).await),
-                        None => Done::Entered(Err(AttachError::Unknown)),
+                        Ok(name) => Done::Entered(volumes.attach(&name).await),
+                        Err(error) => Done::Entered(Err(error)),
                     }
                 });
             }
@@ -257,7 +257,9 @@ impl Connection {
     fn end(&mut self, done: Result<Done, tokio::task::JoinError>) -> io::Result<()> {
         match done.map_err(io::Error::other)? {
             Done::Exports(exports) => self.session.handle_exports(exports.as_deref()),
-            Done::Described(export) => self.session.handle_export(export),
+            Done::Described(Ok(export)) => self.session.handle_export(Some(export)),
+            Done::Described(Err(AttachError::Unknown)) => self.session.handle_export(None),
+            Done::Described(Err(error)) => self.session.handle_refusal(&error.to_string()),
             Done::Entered(Ok(attachment)) => {
                 let export = export(attachment.size());
                 self.attachment = Some(attachment);
@@ -324,22 +326,22 @@ async fn exports(volumes: &Volumes) -> Option<Vec<ExportName>> {
 }
 
 /// The volume of that name. The empty name is the default export: the only volume, if there is one.
-async fn named(volumes: &Volumes, name: &str) -> Option<String> {
+async fn named(volumes: &Volumes, name: &str) -> Result<String, AttachError> {
     if !name.is_empty() {
-        return Some(name.to_owned());
+        return Ok(name.to_owned());
     }
-    let state = volumes.catalog().state().await.ok()?;
+    let state = volumes.catalog().state().await.map_err(AttachError::Catalog)?;
     let mut all = state.volumes();
     match (all.next(), all.next()) {
-        (Some(only), None) => Some(only.name.clone()),
-        _ => None,
+        (Some(only), None) => Ok(only.name.clone()),
+        _ => Err(AttachError::Unknown),
     }
 }
 
-async fn describe(volumes: &Volumes, name: &str) -> Option<Export> {
+async fn describe(volumes: &Volumes, name: &str) -> Result<Export, AttachError> {
     let name = named(volumes, name).await?;
-    let state = volumes.catalog().state().await.ok()?;
-    state.volume_named(&name).map(|volume| export(volume.size_bytes))
+    let state = volumes.catalog().state().await.map_err(AttachError::Catalog)?;
+    state.volume_named(&name).map(|volume| export(volume.size_bytes)).ok_or(AttachError::Unknown)
 }
 
 /// Whether clients may connect at this address without a password.

@@ -174,6 +174,12 @@ impl Disks {
     }
 }
 
+/// Whether one of the places of drives has one.
+pub(super) fn has_drive(data: &DataDir, config: &Config) -> bool {
+    let own = data.root().join(FOLDER);
+    config.drives.iter().chain([&own]).any(|folder| DriveThread::is_at(folder))
+}
+
 /// Says it once if the copies of the first set are not those that this server's configuration asks for.
 async fn tell_of_other_copies(catalog: CatalogHandle, options: CatalogOptions) {
     let Ok(mut state) = catalog.state().await else { return };

@@ -77,6 +77,12 @@ pub enum FileAccess {
 pub struct DriveThread;
 
 impl DriveThread {
+    /// Whether a directory has a drive.
+    #[must_use]
+    pub fn is_at(directory: &Path) -> bool {
+        Folder::has_drive(directory)
+    }
+
     /// Opens the drive in a directory, or makes one of `bytes` bytes there, and starts its threads. `outputs` is called
     /// on the drive's thread with everything that the drive wants done, in order.
     ///

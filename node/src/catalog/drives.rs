@@ -96,7 +96,7 @@ impl fmt::Display for RemoveDriveError {
             Self::Several(count) => write!(f, "{count} drives' ids begin so: give more of the id"),
             Self::GivenUp => f.write_str("this drive was given up before"),
             Self::TooFewOthers => f.write_str(
-                "the drives of the other servers are too few for the copies: start a server with another drive first, or give this drive up as lost",
+                "the other drives are too few for the copies, which lie on different servers (with `copies_on = \"drives\"`: on different drives): add a drive first, or give this one up as lost",
             ),
             Self::Catalog(error) => error.fmt(f),
         }

@@ -60,7 +60,7 @@ impl<R: Runtime> ObjectNode<R> {
                                 let removed = step.removed;
                                 tracing::info!(%drive, removed, left, "shards that nothing refers to are removed");
                             } else if is_leaving {
-                                tracing::info!(%drive, left, "shards are left on the drive that is being emptied");
+                                self.tell_left(drive, left);
                             }
                             if is_leaving && is_released && left == 0 {
                                 self.tell_empty(drive).await;
@@ -76,6 +76,18 @@ impl<R: Runtime> ObjectNode<R> {
                 None => RETRY,
             };
             node.runtime().sleep_until(node.runtime().now() + pause).await;
+        }
+    }
+
+    fn tell_left(&self, drive: DriveId, left: u64) {
+        match self.drives_without_spare() {
+            Some(others) if left > 0 => tracing::warn!(
+                %drive,
+                left,
+                others,
+                "shards are left on the drive that is being emptied: each other drive has a shard of their objects already; add a drive, or give this one up with `ashlar drives remove ID --lost`: those objects are one shard short then"
+            ),
+            _ => tracing::info!(%drive, left, "shards are left on the drive that is being emptied"),
         }
     }
 

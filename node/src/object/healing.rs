@@ -21,6 +21,7 @@ use ashlar_object::service::heal::{AskedDrives, HealDepth, Healed};
 use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
 
+use super::buckets::buckets_of;
 use super::service::ObjectNode;
 use crate::{Node, together};
 
@@ -116,12 +117,21 @@ impl<R: Runtime> ObjectNode<R> {
             let now = node.runtime().now();
             let due: Vec<_> =
                 self.healing().iter().filter(|(_, it)| it.at <= now).map(|(key, it)| (key.clone(), it.depth)).collect();
+            let mut failed: Vec<(BucketId, String, Error)> = Vec::new();
             for ((bucket, key), depth) in due {
                 let healed = self.objects().heal_object(bucket, &key, depth, &mut drives).await;
                 if healed == Ok(true) {
-                    tracing::info!(key, "shards of an object were damaged or missing and are made anew");
+                    let bucket = self.bucket_name(bucket);
+                    tracing::info!(bucket, key, "shards of an object were damaged or missing and are made anew");
                 }
-                self.note_healed(node, &(bucket, key), depth, healed.err());
+                let of = (bucket, key);
+                if let Some(error) = self.note_healed(node, &of, depth, healed.err()) {
+                    failed.push((of.0, of.1, error));
+                }
+            }
+            if let Some((bucket, key, error)) = failed.first() {
+                let (bucket, objects) = (self.bucket_name(*bucket), failed.len());
+                tracing::warn!(bucket, key, objects, %error, "shards of objects cannot be made anew for now: tried again; the first one is named");
             }
             if self.healing().is_empty() {
                 return;
@@ -130,24 +140,38 @@ impl<R: Runtime> ObjectNode<R> {
         }
     }
 
-    /// What was healed waits no more, nor what has been tried often enough: a pass over its bucket finds it.
-    fn note_healed(&self, node: &Node<R>, key: &(BucketId, String), depth: HealDepth, failed: Option<Error>) {
+    fn bucket_name(&self, bucket: BucketId) -> String {
+        let state = self.catalog().state_now();
+        let name =
+            state.and_then(|state| buckets_of(&state).find(|(_, record)| record.id == bucket).map(|(name, _)| name));
+        name.unwrap_or_default()
+    }
+
+    /// What was healed waits no more, nor what has been tried often enough: a pass over its bucket finds it. Why it failed, for the
+    /// first time.
+    fn note_healed(
+        &self,
+        node: &Node<R>,
+        key: &(BucketId, String),
+        depth: HealDepth,
+        failed: Option<Error>,
+    ) -> Option<Error> {
         let mut waiting = self.healing();
-        let Some(entry) = waiting.get_mut(key) else { return };
+        let entry = waiting.get_mut(key)?;
         let Some(error) = failed else {
             // Meanwhile somebody may have asked for more.
             if entry.depth == depth {
                 waiting.remove(key);
             }
-            return;
+            return None;
         };
-        if entry.tries == 0 {
-            tracing::warn!(key = key.1, %error, "shards of an object cannot be made anew for now");
-        }
+        let is_first = entry.tries == 0;
         if !entry.put_off(node.runtime().now()) {
-            tracing::warn!(key = key.1, %error, "shards of an object cannot be made anew: a pass may find it, every ten minutes");
+            let bucket = self.bucket_name(key.0);
+            tracing::warn!(bucket, key = key.1, %error, "shards of an object cannot be made anew: a pass may find it, every ten minutes");
             waiting.remove(key);
         }
+        is_first.then_some(error)
     }
 
     /// Heals the buckets whose ranges this server owns, again and again.

@@ -19,6 +19,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
+use super::buckets::buckets_of;
 use super::form::{DriveCall, ToDrive, decode_reply, encode_to_range};
 use super::index_set::{INDEX_SET, bucket_id, range_of};
 use super::relay::{Asked, NoAnswer, ask_elsewhere, ask_shard, direct};
@@ -114,6 +115,14 @@ fn replace(state: &State, gone: &BTreeSet<ServerId>, part: PartId, now: &Spread)
 }
 
 impl<R: Runtime> ObjectNode<R> {
+    /// How many drives take shards, if there are buckets and so few drives that objects may have a shard on each of them, so that none
+    /// could take another one's.
+    pub fn drives_without_spare(&self) -> Option<usize> {
+        let state = self.catalog().state_now()?;
+        let count = ranked(&state, PartId([0; 12])).len();
+        (count <= STRIPE_MAX && buckets_of(&state).next().is_some()).then_some(count)
+    }
+
     /// Asks the owner of a bucket's range, and asks again while nobody answers. A commit that may have been carried out is not
     /// repeated: its record could have been replaced meanwhile, and the shards that it names be on their way to be removed.
     async fn ask_range(&self, bucket: BucketId, request: Request) -> Reply {

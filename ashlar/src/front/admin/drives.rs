@@ -24,6 +24,9 @@ use super::routes::{insists, json, refuse, wrong_query};
 pub struct LeavingDrive {
     /// Its whole id.
     pub leaving: String,
+    /// The other drives, if objects may have a shard on each of them, so that none can take what this one has of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_spare: Option<usize>,
 }
 
 /// Space of one kind on a drive.
@@ -100,10 +103,15 @@ pub(super) async fn remove(front: &Front, beginning: &str, query: Option<&str>) 
     let Some(insists) = insists(query) else { return wrong_query() };
     let how = if insists { DriveRemoval::GiveUp } else { DriveRemoval::Drain };
     let Some(drives) = front.drives.as_ref() else { return no_drives() };
+    // Counted before, as this server may hear of the change later.
+    let without_spare = drives.objects.as_ref().and_then(|objects| objects.drives_without_spare());
+    let without_spare = without_spare.map(|drives| drives.saturating_sub(1));
     match drives.volumes.catalog().remove_drive(beginning, how).await {
         Ok(drive) => {
             tracing::info!(%drive, ?how, "somebody wants this drive removed");
-            json(StatusCode::OK, &LeavingDrive { leaving: drive.to_string() })
+            let drains = how == DriveRemoval::Drain;
+            let without_spare = without_spare.filter(|_| drains);
+            json(StatusCode::OK, &LeavingDrive { leaving: drive.to_string(), without_spare })
         }
         Err(error) => {
             let (status, word) = match &error {

@@ -63,6 +63,11 @@ impl Folder {
         }
     }
 
+    /// Whether there is a drive, used or not.
+    pub(super) fn has_drive(root: &Path) -> bool {
+        files::exists(&root.join(EXTENTS))
+    }
+
     /// Opens the drive; formats it first if there is none.
     pub(super) fn open_or_format(&self, ids: DriveIds, bytes: u64) -> Result<(DriveFile, Store), Failure> {
         let path = self.root.join(EXTENTS);
@@ -71,12 +76,12 @@ impl Folder {
         }
         let file = open_file(&path)?;
         let store = self.open(&file, &path, ids)?;
+        self.tell_other_size(&path, "drive_mib", bytes)?;
         Ok((file, store))
     }
 
     fn open(&self, file: &DriveFile, path: &Path, ids: DriveIds) -> Result<Store, Failure> {
-        let bytes = fs::metadata(path).map_err(|error| cannot("look at", path, &error))?.len();
-        let expected = Expected { cluster: ids.cluster, drive: None, bytes };
+        let expected = Expected { cluster: ids.cluster, drive: None, bytes: size_of(path)? };
         let mut opening = Opening::new(Config::default(), expected);
         loop {
             if let Some(ready) = opening.poll_ready(clock::now()) {
@@ -119,8 +124,8 @@ impl Folder {
             self.format_blobs(ids, drive, bytes)?;
         }
         let file = open_file(&path)?;
-        let bytes = fs::metadata(&path).map_err(|error| cannot("look at", &path, &error))?.len();
-        let expected = Expected { cluster: ids.cluster, drive: Some(drive), bytes };
+        self.tell_other_size(&path, "object_mib", bytes)?;
+        let expected = Expected { cluster: ids.cluster, drive: Some(drive), bytes: size_of(&path)? };
         let mut opening = BlobOpening::new(BlobConfig::default(), expected);
         loop {
             if let Some(ready) = opening.poll_ready(clock::now()) {
@@ -147,6 +152,22 @@ impl Folder {
         }
         formatting.poll_ready().expect("it is done").map_err(|error| self.refuse(error))?;
         self.finish(&unfinished, &path)
+    }
+
+    /// Says it if a setting asks for another size than a file has: it keeps that for life.
+    fn tell_other_size(&self, path: &Path, key: &str, bytes: u64) -> Result<(), Failure> {
+        let has = size_of(path)?;
+        if has != bytes {
+            let (folder, asked_mib, has_mib) = (self.root.display(), bytes >> 20, has >> 20);
+            tracing::warn!(
+                %folder,
+                key,
+                asked_mib,
+                has_mib,
+                "the setting changes nothing: a drive keeps the size that it was made with; for another one remove it and make a new one"
+            );
+        }
+        Ok(())
     }
 
     /// A file that is whole gets its name.
@@ -178,6 +199,11 @@ impl Folder {
 /// while it writes. Written before, a block is later written in place without a change of the file system's own records.
 fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = files::create(path, Creation::New)?;
+    // First, because it fails before others find the file system full.
+    match files::reserve(&file, bytes) {
+        Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error),
+        _ => {}
+    }
     let piece = vec![0; usize::try_from(PIECE_BYTES).expect("a piece fits into memory")];
     let mut left = bytes;
     while left > 0 {
@@ -211,6 +237,10 @@ fn open_file(path: &Path) -> Result<DriveFile, Failure> {
         }
         Err(error) => Err(cannot("open", path, &error)),
     }
+}
+
+fn size_of(path: &Path) -> Result<u64, Failure> {
+    Ok(fs::metadata(path).map_err(|error| cannot("look at", path, &error))?.len())
 }
 
 fn no_space(path: &Path, bytes: u64, error: &io::Error) -> Failure {

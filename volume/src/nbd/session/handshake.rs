@@ -9,6 +9,11 @@ use super::super::protocol::{
 use super::super::request::{Purpose, Request};
 use super::{Asked, End, Negotiated, Session, State, TlsPolicy};
 
+/// What people are told about an export that there is not.
+const NO_EXPORT: &str = "there is no volume of this name, or, without a name, not one alone";
+/// What they are told where exports are not listed.
+pub(super) const NO_LIST: &str = "the volumes are not known now: try again";
+
 impl Session {
     /// The owner's answer to [`Request::List`]: all exports, or none if they are not to be listed.
     ///
@@ -17,7 +22,9 @@ impl Session {
     pub fn handle_exports(&mut self, exports: Option<&[ExportName]>) {
         let State::Asking(Asked::List) = self.state else { panic!("a list of exports was asked for") };
         self.state = State::OptionHeader;
-        let Some(exports) = exports else { return self.answer(option::LIST, option_reply::ERR_POLICY, &[]) };
+        let Some(exports) = exports else {
+            return self.answer(option::LIST, option_reply::ERR_POLICY, &[NO_LIST.as_bytes()]);
+        };
         if exports.len() > self.limits.exports_listed_max {
             return self.answer(option::LIST, option_reply::ERR_TOO_BIG, &[]);
         }
@@ -61,11 +68,11 @@ impl Session {
             },
             State::Asking(Asked::Info { option, query }) => match export {
                 Some(export) => self.finish_info(option, &query, export),
-                None => self.answer(option, option_reply::ERR_UNKNOWN, &[]),
+                None => self.answer(option, option_reply::ERR_UNKNOWN, &[NO_EXPORT.as_bytes()]),
             },
             State::Asking(Asked::Contexts { option, query }) => match export {
                 Some(export) => self.finish_contexts(option, query, &export),
-                None => self.answer(option, option_reply::ERR_UNKNOWN, &[]),
+                None => self.answer(option, option_reply::ERR_UNKNOWN, &[NO_EXPORT.as_bytes()]),
             },
             _ => panic!("an export was asked for"),
         }

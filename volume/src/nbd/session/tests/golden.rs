@@ -67,7 +67,9 @@ fn lists() {
     assert_eq!(pair.received(), hex(&format!("{servers} {REPLY} 00000003 {ACK}")));
     pair.send(&option_bytes(option::LIST, &[]));
     pair.session.handle_exports(None);
-    assert_eq!(pair.received(), hex(&format!("{REPLY} 00000003 80000002 00000000")));
+    let text = super::super::handshake::NO_LIST.as_bytes();
+    let len = u32::try_from(text.len()).unwrap().to_be_bytes();
+    assert_eq!(pair.received(), [&hex(&format!("{REPLY} 00000003 80000002"))[..], &len, text].concat());
 }
 
 /// One request, its reply, and the bytes of the reply for one framing.
