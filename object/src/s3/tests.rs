@@ -567,7 +567,12 @@ fn parts_have_the_checksum_of_their_upload() {
     let copied = server.ask("PUT", &target(1), &[("x-amz-copy-source", "/bucket/source")], b"").xml();
     assert_eq!((copied.text_of("ChecksumSHA256"), copied.text_of("ChecksumCRC32")), (Some(sha256), None));
     let etag = copied.text_of("ETag").expect("a tag").trim_matches('"').to_owned();
-    let whole = server.ask("POST", &format!("/bucket/key?uploadId={upload}"), &[], &completion(&[(1, &etag)]));
+    let complete = |kind: &str| {
+        let target = format!("/bucket/key?uploadId={upload}");
+        server.ask("POST", &target, &[("x-amz-checksum-type", kind)], &completion(&[(1, &etag)]))
+    };
+    assert_eq!(complete("FULL_OBJECT").outcome(), code(400, "InvalidRequest"));
+    let whole = complete("COMPOSITE");
     assert_eq!((whole.status, whole.xml().text_of("ChecksumType")), (200, Some("COMPOSITE")));
 }
 

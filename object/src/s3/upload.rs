@@ -206,6 +206,17 @@ fn checksum_of_parts(head: &RequestHead, upload: &Upload, parts: &[&Part]) -> Re
         },
     };
     let kind = upload.attributes.get(CHECKSUM_TYPE).and_then(ChecksumType::named).unwrap_or(algorithm.default_type());
+    if head.header(CHECKSUM_TYPE).is_some_and(|asked| asked != kind.name()) {
+        let text = match kind {
+            ChecksumType::FullObject => {
+                "The upload was created with the checksum type FULL_OBJECT: the completion has to name the same."
+            }
+            ChecksumType::Composite => {
+                "The upload was created with the checksum type COMPOSITE: the completion has to name the same."
+            }
+        };
+        return Err(Code::InvalidRequest.because(text));
+    }
     let checksum = |part: &&Part| {
         let value = part.attributes.get(algorithm.header()).unwrap_or_default();
         algorithm.decode(value).map(|checksum| (checksum, part.bytes))
