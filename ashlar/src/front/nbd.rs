@@ -340,8 +340,7 @@ async fn named(volumes: &Volumes, name: &str) -> Result<String, AttachError> {
 
 async fn describe(volumes: &Volumes, name: &str) -> Result<Export, AttachError> {
     let name = named(volumes, name).await?;
-    let state = volumes.catalog().state().await.map_err(AttachError::Catalog)?;
-    state.volume_named(&name).map(|volume| export(volume.size_bytes)).ok_or(AttachError::Unknown)
+    Ok(export(volumes.named(&name).await?.size_bytes))
 }
 
 /// Whether clients may connect at this address without a password.

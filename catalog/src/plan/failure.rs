@@ -69,7 +69,8 @@ fn step_without(
 }
 
 /// Makes learners of the drives on these servers that should hold data of a placement group and do not: members that
-/// return, and drives that a new map has chosen. At most `steps_max` placement groups, so that repair has a budget.
+/// return, and drives that a new map has chosen. At most `steps_max` placement groups, so that repair has a budget. A group of which all
+/// acting drives are given up has nothing to fill another one with, and keeps none waiting for it.
 ///
 /// Draws two tables of every set.
 #[must_use]
@@ -85,6 +86,11 @@ pub fn plan_learners(state: &State, alive: &BTreeSet<ServerId>, steps_max: usize
             }
             let due = due_drives(state, set.id, &target, pg);
             let mut learners = config.learners.clone();
+            let is_given_up =
+                |drive: &DriveId| state.drive(*drive).is_none_or(|drive| drive.state == DriveState::Failed);
+            let is_lost = config.acting.iter().all(is_given_up);
+            learners.retain(|_| !is_lost);
+            let due = if is_lost { Vec::new() } else { due };
             learners.extend(due.into_iter().filter(|drive| is_alive(*drive) && !config.is_member(*drive)));
             learners.truncate(target.map().shape().width());
             if learners != config.learners {

@@ -47,6 +47,7 @@ use self::calls::Membership;
 use self::context::CatalogContext;
 pub use self::drives::{DriveHere, DriveRemoval, MISSING_MAX, RemoveDriveError};
 pub use self::handle::{CatalogHandle, RegisterError};
+pub(crate) use self::plan::fills;
 pub use self::plan::{FAILURE_GRACE, FILLING_MAX, FIRST_SET, RETURN_GRACE, VOTERS_GRACE};
 
 /// The release of this program, as the catalog's gates of features know it. Grows with each release that knows a new feature.

@@ -241,8 +241,9 @@ impl Scene<'_> {
 
     /// Placement groups that fill a drive.
     fn filling(&self) -> usize {
+        let failed = self.failed();
         let groups = self.state.sets().flat_map(|set| self.state.pgs_of(set.id));
-        groups.filter(|(_, config)| !config.learners.is_empty()).count()
+        groups.filter(|(_, config)| fills(self.state, config, &failed)).count()
     }
 
     /// Whether a placement group's step is still due.
@@ -250,6 +251,16 @@ impl Scene<'_> {
         let group: GroupId = step.group;
         self.state.pg(group).is_some_and(|config| config.epoch == step.expected)
     }
+}
+
+/// Whether a placement group fills a drive. One of which no acting member is there does not, however long it waits: the others do not
+/// wait for it.
+pub(crate) fn fills(state: &State, config: &PgConfig, failed: &BTreeSet<ServerId>) -> bool {
+    let is_there = |drive: &Drive| {
+        let is_dead = state.server(drive.server).is_none_or(|server| server.state == ServerState::Dead);
+        drive.state != DriveState::Failed && !drive.state.is_away() && !is_dead && !failed.contains(&drive.server)
+    };
+    !config.learners.is_empty() && config.acting.iter().any(|drive| state.drive(*drive).is_some_and(is_there))
 }
 
 fn told(changes: Vec<Change>, what: &str) -> Vec<Due> {
@@ -413,6 +424,37 @@ mod tests {
         apply(&mut state, Change::ConfigurePgs(vec![learning]));
         let expected = [founders[1], founders[2], drive(4)];
         assert_eq!(says(&state, &lost), [step(&state, &founders[..1], &expected)]);
+    }
+
+    #[test]
+    fn a_group_whose_only_copy_is_given_up_keeps_no_other_from_another_map() {
+        let mut state = state();
+        let group = GroupId { set: FIRST_SET, pg: PgId(0) };
+        let PgConfig { epoch: expected, acting, .. } = state.pg(group).unwrap();
+        let (only, learner) = (acting[0], acting[1]);
+        let (certified, settled) = (Vec::new(), Settled::No);
+        let step =
+            PgStep { group, expected, acting: vec![only], primary: only, learners: vec![learner], certified, settled };
+        apply(&mut state, Change::ConfigurePgs(vec![step]));
+        let (id, size_bytes, set) = (server(4), 1 << 40, None);
+        let later = Server { id, address: "4:1".into(), ..state.server(server(1)).unwrap().clone() };
+        apply(&mut state, Change::AddServer(later));
+        let (class, active) = (DriveClass::Ssd, DriveState::Active);
+        apply(&mut state, Change::AddDrive(Drive { id: drive(4), server: id, class, size_bytes, state: active, set }));
+        let mut members = members();
+        let seen = members.seen[&server(2)].clone();
+        members.seen.insert(server(4), seen);
+        let options = CatalogOptions { pgs: 1, ..CatalogOptions::default() };
+        let next_map = |state: &State| Scene { state, members: &members, now: NOW }.first_set(&options);
+        assert_eq!(next_map(&state), None, "it is being filled");
+        apply(&mut state, Change::SetDriveState { id: only, state: DriveState::Failed });
+        assert!(matches!(next_map(&state), Some((Change::SetTarget { .. }, _))));
+        let fillings = Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default());
+        let [(Change::ConfigurePgs(steps), _)] = &fillings[..] else { panic!("{fillings:?}") };
+        assert_eq!((&steps[0].acting[..], &steps[0].learners[..]), (&[only][..], &[][..]), "it keeps no drive waiting");
+        let step = fillings[0].0.clone();
+        apply(&mut state, step);
+        assert_eq!(Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default()), []);
     }
 
     #[test]

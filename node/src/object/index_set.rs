@@ -25,7 +25,7 @@ use ashlar_wire::id::ServerId;
 use super::buckets::buckets_of;
 use super::service::ObjectNode;
 use crate::Node;
-use crate::catalog::FIRST_SET;
+use crate::catalog::{FIRST_SET, fills};
 
 /// The set of the index.
 pub(super) const INDEX_SET: SetId = FIRST_SET.companion();
@@ -102,7 +102,7 @@ fn plan(state: &State) -> Result<Option<Change>, Refusal> {
         let copies = Copies { write_min, acting_min: 1 };
         return plan_set(state, INDEX_SET, shape, home.class, copies, &[]).map(Some);
     };
-    if state.pgs_of(INDEX_SET).any(|(_, config)| !config.learners.is_empty()) {
+    if state.pgs_of(INDEX_SET).any(|(_, config)| fills(state, &config, &BTreeSet::new())) {
         return Ok(None);
     }
     plan_reshaped(state, set, &[], shape)

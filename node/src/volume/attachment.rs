@@ -296,13 +296,14 @@ impl Attachment {
     }
 
     /// Asks every placement group that has extents of the volume for a block, so that none of them serves an earlier
-    /// attachment any more when this returns. Waits for groups that do not serve.
+    /// attachment any more when this returns. Waits for groups that do not serve, but for those that never will.
     ///
     /// # Errors
     /// See [`Failure`]. Some groups may have heard of this attachment.
-    pub async fn reach_all(&self) -> Result<(), Failure> {
+    pub async fn reach_all(&self, is_lost: impl Fn(GroupId) -> bool) -> Result<(), Failure> {
         let samples = self.0.lock().initiator.group_samples();
-        let reads = samples.into_iter().map(|offset| -> Pin<Box<dyn Future<Output = Ended> + Send + '_>> {
+        let reached = samples.into_iter().filter(|(group, _)| !is_lost(*group));
+        let reads = reached.map(|(_, offset)| -> Pin<Box<dyn Future<Output = Ended> + Send + '_>> {
             Box::pin(self.run(Op::Read { offset, len: 1 }))
         });
         together::all(reads.collect()).await.into_iter().try_for_each(|ended| ended.map(drop))

@@ -564,7 +564,7 @@ impl Initiator {
 
     /// One byte of the volume, at the beginning of an extent, for each placement group that has any of its extents.
     #[must_use]
-    pub fn group_samples(&self) -> Vec<u64> {
+    pub fn group_samples(&self) -> Vec<(GroupId, u64)> {
         let extent_bytes = self.volume().rule().extent_size.bytes();
         let groups_max = self.routes.groups();
         let mut samples = BTreeMap::new();
@@ -575,7 +575,7 @@ impl Initiator {
             let offset = number * extent_bytes;
             samples.entry(self.routes.place(offset).1).or_insert(offset);
         }
-        samples.into_values().collect()
+        samples.into_iter().collect()
     }
 
     /// The volume was attached elsewhere after this attachment, or deleted: nothing succeeds any more.

@@ -9,6 +9,8 @@
 //! | `DELETE /v1/volumes/NAME` | deletes it, if it is not attached |
 //! | `DELETE /v1/volumes/NAME/attachment?force` | takes it from the server that it is attached to |
 
+use core::time::Duration;
+
 use ashlar_catalog::change::Change;
 use ashlar_catalog::error::RefusalKind;
 use ashlar_catalog::raft::catalog::Error;
@@ -25,8 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Front;
 use super::routes::{insists, json, refuse};
-use crate::os::random;
 use crate::os::runtime::OsRuntime;
+use crate::os::{clock, random};
 
 /// A volume, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,8 @@ impl From<&VolumeRecord> for VolumeView {
 
 /// Most bytes of a volume: what all clients can address. 1 EiB.
 pub(crate) const VOLUME_BYTES_MAX: u64 = 1 << 60;
+/// How long the catalog is waited for: whoever asks waits a little longer.
+const CHANGE_MAX: Duration = Duration::from_secs(8);
 /// Sizes are multiples of it.
 const SIZE_UNIT: u64 = 4_096;
 
@@ -176,8 +180,10 @@ pub(super) async fn detach(front: &Front, name: &str, query: Option<&str>) -> An
 }
 
 async fn known(volumes: &Volumes, name: &str) -> Result<VolumeRecord, Answer> {
-    let state = volumes.catalog().state().await.map_err(|error| unavailable(&error))?;
-    state.volume_named(name).cloned().ok_or_else(|| unknown(name))
+    volumes.named(name).await.map_err(|error| match error {
+        AttachError::Catalog(error) => unavailable(&error),
+        _ => unknown(name),
+    })
 }
 
 async fn make(volumes: &Volumes, name: &str, bytes: u64) -> Result<Answer, Answer> {
@@ -244,7 +250,16 @@ async fn take_away(volumes: &Volumes, name: &str, query: Option<&str>) -> Result
 }
 
 async fn propose(volumes: &Volumes, name: &str, change: Change) -> Result<(), Answer> {
-    volumes.catalog().propose(change).await.map(drop).map_err(|error| refusal_of(name, error))
+    match clock::within(CHANGE_MAX, volumes.catalog().propose(change)).await {
+        Some(done) => done.map(drop).map_err(|error| refusal_of(name, error)),
+        None => {
+            let text = format!(
+                "the catalog has not taken the change within {} s, and may still: `ashlar catalog status` says whether it has a leader and which of its voters are there",
+                CHANGE_MAX.as_secs()
+            );
+            Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "catalog_slow", &text))
+        }
+    }
 }
 
 /// What the catalog's refusal of a change means to whoever asked for it.

@@ -391,7 +391,7 @@ fn a_later_attachment_fences_the_earlier_one_in_every_group() {
     assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let (sent, promise) = model.lock().held.pop_front().unwrap();
     model.lock().holds = false;
-    assert_eq!(model.finish(pin!(second.reach_all())), Ok(()));
+    assert_eq!(model.finish(pin!(second.reach_all(|_| false))), Ok(()));
     // The earlier one's write arrives only now.
     promise.keep(model.answer(&sent));
     assert_eq!(model.finish(late), Err(Failure::Volume(Error::Fenced)));

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use ashlar_catalog::change::{Change, Outcome as ChangeOutcome};
 use ashlar_catalog::raft::catalog::Error as CatalogError;
+use ashlar_catalog::server::DriveState;
+use ashlar_catalog::set::PgConfig;
 use ashlar_catalog::state::State;
 use ashlar_catalog::volume::{Generation, VolumeRecord};
 use ashlar_grid::seam::Runtime;
@@ -18,7 +20,7 @@ use ashlar_placement::map::SetId;
 use ashlar_volume::Error as VolumeError;
 use ashlar_volume::initiator::{self, Initiator, Limits};
 use ashlar_volume::message;
-use ashlar_wire::id::{ServerId, VolumeId};
+use ashlar_wire::id::{DriveId, ServerId, VolumeId};
 
 use super::{Routes, VolumeService, lock};
 use crate::volume::attachment::{Attachment, Failure, PACING};
@@ -73,8 +75,7 @@ impl<R: Runtime> VolumeService<R> {
     /// # Errors
     /// See [`AttachError`].
     pub async fn attach(&self, name: &str) -> Result<Arc<Attachment>, AttachError> {
-        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
-        let id = state.volume_named(name).ok_or(AttachError::Unknown)?.id;
+        let id = self.named(name).await?.id;
         // Connections of one client come at the same time, and each attachment would fence the one before.
         let _turn = self.0.turns.take(id).await;
         self.await_leaving(id).await?;
@@ -99,6 +100,20 @@ impl<R: Runtime> VolumeService<R> {
         // One that was there is fenced.
         lock(&self.0.attached).insert(record.id, (Arc::clone(&attachment), 1));
         Ok(attachment)
+    }
+
+    /// The volume of a name. Where this server has not heard of one, it asks first what was decided meanwhile: it may have been away.
+    ///
+    /// # Errors
+    /// [`AttachError::Unknown`], or [`AttachError::Catalog`].
+    pub async fn named(&self, name: &str) -> Result<VolumeRecord, AttachError> {
+        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
+        if let Some(record) = state.volume_named(name) {
+            return Ok(record.clone());
+        }
+        self.0.catalog.catch_up().await.map_err(AttachError::Catalog)?;
+        let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
+        state.volume_named(name).cloned().ok_or(AttachError::Unknown)
     }
 
     /// Waits until no other server has the volume, [`LEAVING_MAX`] at most.
@@ -143,15 +158,17 @@ impl<R: Runtime> VolumeService<R> {
     /// # Errors
     /// See [`AttachError`]. After [`AttachError::NotReached`] the volume is attached at this server, without a client.
     pub async fn take_away(&self, name: &str) -> Result<(), AttachError> {
+        let record = self.named(name).await?;
         let state = self.0.catalog.state().await.map_err(AttachError::Catalog)?;
-        let record = state.volume_named(name).cloned().ok_or(AttachError::Unknown)?;
         if record.attached.is_none() {
             return Ok(());
         }
         let (node, own) = self.here()?;
         let attachment = self.begin_attachment(&state, &record, own, Some(record.generation)).await?;
         let late = node.runtime().sleep_until(node.runtime().now() + REACH_MAX);
-        let reached = together::first(attachment.reach_all(), late).await;
+        // Of these no drive serves anybody again.
+        let is_lost = |group| state.pg(group).is_some_and(|config| is_given_up(&state, &config));
+        let reached = together::first(attachment.reach_all(is_lost), late).await;
         match reached {
             Some(Ok(())) => {}
             Some(Err(Failure::Volume(VolumeError::Fenced))) => return Err(AttachError::Overtaken),
@@ -233,6 +250,12 @@ impl<R: Runtime> VolumeService<R> {
             self.tell_detached(record.id, record.generation).await;
         }
     }
+}
+
+/// Whether all drives of a placement group that act are given up: what only they had is lost.
+fn is_given_up(state: &State, config: &PgConfig) -> bool {
+    let is_kept = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| drive.state != DriveState::Failed);
+    !config.acting.iter().any(is_kept)
 }
 
 /// The tables of the sets that a volume has extents in.

@@ -391,14 +391,16 @@ fn what_a_server_calls_wrong_is_not_sent_again() {
 #[test]
 fn samples_are_of_every_group_that_has_extents() {
     let mut initiator = initiator(Limits::default());
-    let samples = initiator.group_samples();
+    let samples: Vec<(GroupId, u64)> = initiator.group_samples();
+    let named: Vec<GroupId> = samples.iter().map(|(group, _)| *group).collect();
     let mut groups = |offsets: Vec<u64>| {
         offsets.iter().for_each(|offset| start(&mut initiator, *offset, read(*offset, 1)));
         let mut groups: Vec<GroupId> = subrequests(&mut initiator).iter().map(|sent| sent.header.group).collect();
         groups.sort_unstable();
         groups
     };
-    let sampled = groups(samples);
+    let sampled = groups(samples.into_iter().map(|(_, offset)| offset).collect());
+    assert_eq!(sampled, named);
     let mut all = groups((0..EXTENTS).map(|extent| extent * EXTENT).collect());
     all.dedup();
     assert!(sampled == all && all.len() > 1, "{sampled:?} of {all:?}");
