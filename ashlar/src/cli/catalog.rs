@@ -212,8 +212,9 @@ fn told(server: ServerId, catalog: Option<&State>) -> String {
     text += &format!("\nThe catalog is at version {}, with {} volumes.", state.version().0, state.volumes().count());
     if !others.is_empty() {
         text += &format!(
-            "\nNever start these with the data that they have: {}. Once this server runs, remove each with `ashlar forget`; new servers join with \
-             --join and empty data directories, and get copies.",
+            "\nNever start these with the catalog that they have: {}. Once this server runs, move the folder `catalog` of each that is left away and \
+             start it: its drives come back with what they have. Remove each that is lost with `ashlar forget`; new servers join with --join and \
+             empty data directories, and get copies.",
             others.join(" ")
         );
     }
