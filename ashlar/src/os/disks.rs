@@ -94,16 +94,19 @@ pub(super) struct Disks {
 }
 
 impl Disks {
-    /// Opens the drives, or makes them. Of several, those that cannot be used are left out, and told of.
+    /// Opens the drives, or makes them, if the server is to have some. Of several, those that cannot be used are left out, and told of.
     ///
     /// # Errors
     /// Files cannot be used, or no drive; see [`DriveThread::open_or_format`].
-    pub(super) fn open(
-        data: &DataDir,
-        bytes: u64,
-        config: &Config,
-        root_key: Option<GivenKey>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn open(data: &DataDir, config: &Config, root_key: Option<GivenKey>) -> Result<Option<Self>, Failure> {
+        let Some(bytes) = config.drive_bytes else {
+            if has_drive(data, config) {
+                tracing::error!(
+                    "a drive of this server is not used: start with `drive_mib` (and `object_mib`), as before"
+                );
+            }
+            return Ok(None);
+        };
         let storage = CatalogStorage::open(data.root(), data.cluster, data.server)
             .map_err(|error| Failure::world(error.to_string(), "see above"))?;
         let options = CatalogOptions { copies: config.copies, apart: config.copies_apart, pgs: GROUPS };
@@ -129,7 +132,7 @@ impl Disks {
         let drives = Arc::new(drives);
         let shown = Arc::clone(&drives);
         volumes.set_space(Box::new(move || shown.values().map(|drive| drive.space()).collect()));
-        Ok(Self { catalog, options, volumes, objects, accounting, drives, bytes })
+        Ok(Some(Self { catalog, options, volumes, objects, accounting, drives, bytes }))
     }
 
     /// What the node runs.
@@ -175,7 +178,7 @@ impl Disks {
 }
 
 /// Whether one of the places of drives has one.
-pub(super) fn has_drive(data: &DataDir, config: &Config) -> bool {
+fn has_drive(data: &DataDir, config: &Config) -> bool {
     let own = data.root().join(FOLDER);
     config.drives.iter().chain([&own]).any(|folder| DriveThread::is_at(folder))
 }

@@ -14,7 +14,7 @@ use ashlar_kv::kept::{SettingsStore as _, default_password};
 use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
-use super::disks::{self, Disks};
+use super::disks::Disks;
 use super::drive_fronts::DriveFronts;
 use super::kv::doors::{Doors, TlsDoor};
 use super::kv::store::Store;
@@ -116,10 +116,7 @@ pub(super) fn run_with(
         Some(Engines { serving, part }) => (Some(serving), part),
         None => (None, None),
     };
-    let disks = config.drive_bytes.map(|bytes| Disks::open(&data, bytes, config, root_key)).transpose()?;
-    if disks.is_none() && disks::has_drive(&data, config) {
-        tracing::error!("a drive of this server is not used: start with `drive_mib` (and `object_mib`), as before");
-    }
+    let disks = Disks::open(&data, config, root_key)?;
     let drive_fronts = DriveFronts::listen(config, disks.as_ref(), worker_count)?;
     let workers = Workers::start(worker_count).map_err(|error| cannot_start(&error))?;
     let control = tokio::runtime::Builder::new_current_thread().enable_all().build();
