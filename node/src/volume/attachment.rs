@@ -43,6 +43,8 @@ pub enum Leader {
     Known(GroupConfig),
     /// Nothing, or nothing yet.
     Unknown,
+    /// All its acting drives are given up: what it had is lost.
+    Lost,
     /// This server stops, or may ask the group no more: nothing is sent again.
     Gone,
 }
@@ -413,6 +415,7 @@ impl Shared {
                     state.initiator.handle_answer(now, subrequest.id, answered(AnswerKind::OtherEpoch(None)));
                 }
                 Leader::Known(_) | Leader::Unknown => work.asks.push(subrequest),
+                Leader::Lost => state.initiator.handle_answer(now, subrequest.id, answered(AnswerKind::Damaged)),
                 Leader::Gone => {
                     state.is_closing = true;
                     state.initiator.handle_answer(now, subrequest.id, Answer::Lost);

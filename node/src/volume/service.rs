@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::{Bus, Event};
 use ashlar_catalog::change::CatalogVersion;
+use ashlar_catalog::server::DriveState;
 use ashlar_catalog::set::PgConfig;
 use ashlar_catalog::state::State;
 use ashlar_grid::CallOptions;
@@ -35,6 +36,7 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 pub use self::attaching::AttachError;
+use self::attaching::is_given_up;
 use super::attachment::{Attachment, Fabric, Leader};
 use super::drive_host::{ClientToken, HostOutput};
 use super::drive_port::{DriveInput, DrivePort};
@@ -195,7 +197,8 @@ impl<R: Runtime> VolumeService<R> {
             HostOutput::Report { group, report } => self.report(drive, group, report),
             // Nobody waits for it: a client's generation fences earlier ones with its first request to a group.
             HostOutput::Fenced { .. } => {}
-            HostOutput::Deleted { volume, result: Ok(()) } => tracing::info!(%drive, %volume, "volume deleted"),
+            // Told again at every start.
+            HostOutput::Deleted { volume, result: Ok(()) } => tracing::debug!(%drive, %volume, "volume deleted"),
             HostOutput::Deleted { volume, result: Err(error) } => {
                 tracing::error!(%drive, %volume, %error, "the drive keeps the space of a deleted volume until the server starts again");
             }
@@ -693,10 +696,14 @@ impl<R: Runtime> Fabric for Routes<R> {
         }
         let known = || {
             let state = self.0.0.catalog.state_now()?;
-            let PgConfig { epoch, primary: drive, .. } = state.pg(group)?;
-            Some(GroupConfig { epoch, drive, server: state.drive(drive)?.server })
+            let config = state.pg(group)?;
+            let primary = state.drive(config.primary)?;
+            if primary.state == DriveState::Failed && is_given_up(&state, &config) {
+                return Some(Leader::Lost);
+            }
+            Some(Leader::Known(GroupConfig { epoch: config.epoch, drive: config.primary, server: primary.server }))
         };
-        known().map_or(Leader::Unknown, Leader::Known)
+        known().unwrap_or(Leader::Unknown)
     }
 
     fn ask(&self, subrequest: &Subrequest) -> BoxFuture<Answer> {

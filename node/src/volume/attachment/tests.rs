@@ -38,6 +38,7 @@ struct ModelState {
     /// Answers everything alike.
     always: Option<AnswerKind>,
     is_gone: bool,
+    is_lost: bool,
     /// The greatest generation that was seen.
     generation: Generation,
     /// Requests wait here for their answer, if it is not given at once.
@@ -158,6 +159,9 @@ impl Fabric for Model {
         let state = self.lock();
         if state.is_gone {
             return Leader::Gone;
+        }
+        if state.is_lost {
+            return Leader::Lost;
         }
         let epoch = if state.ms >= state.news_at_ms { state.epoch } else { 0 };
         Leader::Known(config(epoch))
@@ -368,6 +372,21 @@ fn a_server_that_stops_ends_what_it_would_send_again() {
     assert_eq!(model.finish(second), Ok(vec![]));
     assert_eq!(model.finish(first), Err(Failure::Stopping));
     assert_eq!(run(&model, &attachment, read(0, 1)), Err(Failure::Stopping));
+}
+
+#[test]
+fn requests_of_a_group_that_is_given_up_fail() {
+    let model = Arc::new(Model::default());
+    let attachment = attach(&model);
+    assert_eq!(run(&model, &attachment, write(0, 4_096, 1)), Ok(vec![]));
+    model.lock().is_lost = true;
+    let lost = Err(Failure::Volume(Error::Damaged));
+    assert_eq!(
+        (run(&model, &attachment, read(0, 1)), run(&model, &attachment, write(0, 4_096, 1))),
+        (lost.clone(), lost)
+    );
+    model.lock().is_lost = false;
+    assert!(run(&model, &attachment, read(0, 1)).is_ok(), "the attachment lives on");
 }
 
 #[test]

@@ -253,7 +253,7 @@ impl<R: Runtime> VolumeService<R> {
 }
 
 /// Whether all drives of a placement group that act are given up: what only they had is lost.
-fn is_given_up(state: &State, config: &PgConfig) -> bool {
+pub(super) fn is_given_up(state: &State, config: &PgConfig) -> bool {
     let is_kept = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| drive.state != DriveState::Failed);
     !config.acting.iter().any(is_kept)
 }
