@@ -223,7 +223,17 @@ fn what_nobody_acknowledged_becomes_what_the_last_one_to_leave_has() {
         assert!(!world.serves(), "no other drive has its new version");
         let (index, version) = world.copy(2);
         assert_eq!(version, Version { epoch: Epoch(3), sequence: 1 });
-        world.hear(2, Body::Applied(Progress { received: index, durable: index }));
+        world.has_saved = false;
+        let said = world.hear(2, Body::Applied(Progress { received: index, durable: index }));
+        let Some(Output::Store { id, request: StoreRequest::Save { record } }) = said.first() else {
+            panic!("{said:?}")
+        };
+        assert_eq!(
+            Record::decode(record, GROUP, drive(1)).unwrap().clean,
+            version,
+            "the watermark covers what it has become"
+        );
+        world.last.handle_stored(at(world.now), *id, Ok(StoreReply::Done)).unwrap();
         assert!(world.serves());
     }
 }
