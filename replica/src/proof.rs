@@ -3,7 +3,8 @@
 //! One seed is one history, the same every time. Per seed it draws sizes, clocks, delays, and which faults happen how
 //! often: loss, doubling, delay and reordering of messages, partitions of one side, of both, and of two members only,
 //! crashes that lose unsynced changes, restarts with an empty drive, pauses, clock drift within the bound, slow drives, full
-//! drives, servers that hear of the past first, volumes that are deleted while they are used. Then everything heals, and the groups must serve, take all members back, and make them equal.
+//! drives, servers that hear of the past first, volumes that are deleted while they are used. Then everything heals, and the
+//! groups must serve, take all members back, and make them equal.
 //!
 //! Verified: per-block linearizability of reads and writes ([`history`]); no acknowledged write lost while one acting member
 //! keeps its drive; nothing of a fenced client takes effect; at most one member of a group serves at a time; all members

@@ -86,13 +86,12 @@ pub fn plan_learners(state: &State, alive: &BTreeSet<ServerId>, steps_max: usize
             }
             let due = due_drives(state, set.id, &target, pg);
             let mut learners = config.learners.clone();
-            let is_given_up =
-                |drive: &DriveId| state.drive(*drive).is_none_or(|drive| drive.state == DriveState::Failed);
-            let is_lost = config.acting.iter().all(is_given_up);
-            learners.retain(|_| !is_lost);
-            let due = if is_lost { Vec::new() } else { due };
-            learners.extend(due.into_iter().filter(|drive| is_alive(*drive) && !config.is_member(*drive)));
-            learners.truncate(target.map().shape().width());
+            if state.is_given_up(&config) {
+                learners.clear();
+            } else {
+                learners.extend(due.into_iter().filter(|drive| is_alive(*drive) && !config.is_member(*drive)));
+                learners.truncate(target.map().shape().width());
+            }
             if learners != config.learners {
                 let group = GroupId { set: set.id, pg };
                 let PgConfig { epoch: expected, acting, primary, .. } = config;

@@ -7,6 +7,7 @@ use ashlar_wire::id::DriveId;
 use super::sets::has_pg;
 use super::{State, known};
 use crate::error::{Refusal, Subject};
+use crate::server::DriveState;
 use crate::set::{MEMBERS_MAX, PG_STEPS_MAX, PgConfig, PgRow, PgStep, Set, Settled};
 
 impl State {
@@ -19,6 +20,13 @@ impl State {
             return Some(row.config.clone());
         }
         Some(first_config(set, founders(set, group.pg)))
+    }
+
+    /// Whether all acting drives of a placement group are given up: what it had is lost, and no drive serves it again.
+    #[must_use]
+    pub fn is_given_up(&self, config: &PgConfig) -> bool {
+        let is_kept = |drive: &DriveId| self.drive(*drive).is_some_and(|drive| drive.state != DriveState::Failed);
+        !config.acting.iter().any(is_kept)
     }
 
     /// The drives that may have something of a placement group beside its learners, each once: those with which it began, as the

@@ -36,7 +36,6 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 pub use self::attaching::AttachError;
-use self::attaching::is_given_up;
 use super::attachment::{Attachment, Fabric, Leader};
 use super::drive_host::{ClientToken, HostOutput};
 use super::drive_port::{DriveInput, DrivePort};
@@ -698,7 +697,7 @@ impl<R: Runtime> Fabric for Routes<R> {
             let state = self.0.0.catalog.state_now()?;
             let config = state.pg(group)?;
             let primary = state.drive(config.primary)?;
-            if primary.state == DriveState::Failed && is_given_up(&state, &config) {
+            if primary.state == DriveState::Failed && state.is_given_up(&config) {
                 return Some(Leader::Lost);
             }
             Some(Leader::Known(GroupConfig { epoch: config.epoch, drive: config.primary, server: primary.server }))

@@ -85,6 +85,20 @@ fn complete(member: &mut Member, now: Instant) -> Vec<Output> {
     others
 }
 
+/// The first of three drives that act in the second epoch.
+fn primary_of_three() -> Member {
+    let mut primary = member(1);
+    primary.handle_configuration(at(1), &configuration(2, &[1, 2, 3], &[])).unwrap();
+    complete(&mut primary, at(1));
+    primary
+}
+
+/// Another drive tells the first one something in the second epoch: what that leads to.
+fn tell(primary: &mut Member, from: u8, now: u64, body: Body) -> Vec<Output> {
+    primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
+    complete(primary, at(now))
+}
+
 fn write(epoch: u64, number: u64) -> ClientRequest {
     let run = Run { offset: 0, content: Content::Data(Bytes::from(vec![1; 4_096])) };
     ClientRequest {
@@ -148,13 +162,7 @@ fn a_merge_is_told_the_versions_of_damaged_extents() {
 /// A volume can be deleted at one drive between its list and the fetch; others may have heard of it later, or of nothing.
 #[test]
 fn a_merge_goes_on_when_what_was_listed_is_gone() {
-    let mut primary = member(1);
-    primary.handle_configuration(at(1), &configuration(2, &[1, 2, 3], &[])).unwrap();
-    complete(&mut primary, at(1));
-    let tell = |primary: &mut Member, from: u8, now: u64, body: Body| {
-        primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
-        complete(primary, at(now))
-    };
+    let mut primary = primary_of_three();
     let fetches_from = |said: &[Output]| {
         let fetch = said.iter().find_map(|output| match output {
             Output::Send { to, message: Message { body: Body::Fetch { .. }, .. } } => Some(*to),
@@ -192,13 +200,7 @@ fn a_merge_goes_on_when_what_was_listed_is_gone() {
 
 #[test]
 fn a_write_waits_for_every_acting_member() {
-    let mut primary = member(1);
-    primary.handle_configuration(at(1), &configuration(2, &[1, 2, 3], &[])).unwrap();
-    complete(&mut primary, at(1));
-    let tell = |primary: &mut Member, from: u8, now: u64, body: Body| {
-        primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
-        complete(primary, at(now))
-    };
+    let mut primary = primary_of_three();
     for from in [2, 3] {
         let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
         tell(&mut primary, from, 2, Body::Adopted(standing));

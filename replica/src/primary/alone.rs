@@ -7,8 +7,8 @@
 //! So extents above the watermark are *unproven*: requests of them are refused, to be repeated. An extent is proven when a learner
 //! has it too; those are copied first. One that cannot be read becomes what the drive has that was the last one to leave: it acted
 //! until this copy was alone, so what it lacks was not acknowledged, and what it has beyond this copy may have been done; nobody has
-//! read the extent since. The extent gets a new version, since other drives may have the one that it had. When all are proven, the watermark covers them, durably, and they are
-//! served: in a later epoch nothing that was served is unproven.
+//! read the extent since. The extent gets a new version, since other drives may have the one that it had. When all are proven, the
+//! watermark covers them, durably, and they are served: in a later epoch nothing that was served is unproven.
 //!
 //! Where no learner comes for [`crate::config::Settings::awaited`], the other drives may be gone for good, and what this copy has
 //! is all that there is: it is served from then on, once the watermark covers it. Nothing is taken from others after that.

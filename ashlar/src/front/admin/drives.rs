@@ -104,13 +104,12 @@ pub(super) async fn remove(front: &Front, beginning: &str, query: Option<&str>) 
     let how = if insists { DriveRemoval::GiveUp } else { DriveRemoval::Drain };
     let Some(drives) = front.drives.as_ref() else { return no_drives() };
     // Counted before, as this server may hear of the change later.
-    let without_spare = drives.objects.as_ref().and_then(|objects| objects.drives_without_spare());
-    let without_spare = without_spare.map(|drives| drives.saturating_sub(1));
+    let objects = drives.objects.as_ref().filter(|_| how == DriveRemoval::Drain);
+    let without_spare =
+        objects.and_then(|objects| objects.drives_without_spare()).map(|drives| drives.saturating_sub(1));
     match drives.volumes.catalog().remove_drive(beginning, how).await {
         Ok(drive) => {
             tracing::info!(%drive, ?how, "somebody wants this drive removed");
-            let drains = how == DriveRemoval::Drain;
-            let without_spare = without_spare.filter(|_| drains);
             json(StatusCode::OK, &LeavingDrive { leaving: drive.to_string(), without_spare })
         }
         Err(error) => {

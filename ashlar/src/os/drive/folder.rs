@@ -201,7 +201,10 @@ fn allocate(path: &Path, bytes: u64) -> io::Result<()> {
     let mut file = files::create(path, Creation::New)?;
     // First, because it fails before others find the file system full.
     match files::reserve(&file, bytes) {
-        Err(error) if error.kind() != io::ErrorKind::Unsupported => return Err(error),
+        Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+            return Err(error);
+        }
+        // Not every file system can do it; what else is wrong shows when it is written.
         _ => {}
     }
     let piece = vec![0; usize::try_from(PIECE_BYTES).expect("a piece fits into memory")];

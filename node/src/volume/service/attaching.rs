@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 use ashlar_catalog::change::{Change, Outcome as ChangeOutcome};
 use ashlar_catalog::raft::catalog::Error as CatalogError;
-use ashlar_catalog::server::DriveState;
-use ashlar_catalog::set::PgConfig;
 use ashlar_catalog::state::State;
 use ashlar_catalog::volume::{Generation, VolumeRecord};
 use ashlar_grid::seam::Runtime;
@@ -20,7 +18,7 @@ use ashlar_placement::map::SetId;
 use ashlar_volume::Error as VolumeError;
 use ashlar_volume::initiator::{self, Initiator, Limits};
 use ashlar_volume::message;
-use ashlar_wire::id::{DriveId, ServerId, VolumeId};
+use ashlar_wire::id::{ServerId, VolumeId};
 
 use super::{Routes, VolumeService, lock};
 use crate::volume::attachment::{Attachment, Failure, PACING};
@@ -167,7 +165,7 @@ impl<R: Runtime> VolumeService<R> {
         let attachment = self.begin_attachment(&state, &record, own, Some(record.generation)).await?;
         let late = node.runtime().sleep_until(node.runtime().now() + REACH_MAX);
         // Of these no drive serves anybody again.
-        let is_lost = |group| state.pg(group).is_some_and(|config| is_given_up(&state, &config));
+        let is_lost = |group| state.pg(group).is_some_and(|config| state.is_given_up(&config));
         let reached = together::first(attachment.reach_all(is_lost), late).await;
         match reached {
             Some(Ok(())) => {}
@@ -250,12 +248,6 @@ impl<R: Runtime> VolumeService<R> {
             self.tell_detached(record.id, record.generation).await;
         }
     }
-}
-
-/// Whether all drives of a placement group that act are given up: what only they had is lost.
-pub(super) fn is_given_up(state: &State, config: &PgConfig) -> bool {
-    let is_kept = |drive: &DriveId| state.drive(*drive).is_some_and(|drive| drive.state != DriveState::Failed);
-    !config.acting.iter().any(is_kept)
 }
 
 /// The tables of the sets that a volume has extents in.
