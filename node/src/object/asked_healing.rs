@@ -10,7 +10,7 @@ use std::sync::{MutexGuard, PoisonError};
 use ashlar_grid::seam::Runtime;
 use ashlar_object::cluster::BucketList;
 use ashlar_object::index::key::BucketId;
-use ashlar_object::service::heal::{AskedDrives, HealDepth, UNWHOLE_MAX};
+use ashlar_object::service::heal::{HealDepth, HealPass, UNWHOLE_MAX};
 pub use ashlar_object::service::heal::{Healed, Lack, Unwhole};
 
 use super::service::ObjectNode;
@@ -134,12 +134,12 @@ impl<R: Runtime> ObjectNode<R> {
                 return;
             }
             // Drives are asked anew in each step: one may have come back.
-            let mut drives = AskedDrives::default();
-            let step = self.objects().heal_bucket(bucket, from.clone(), HealDepth::Proven, &mut drives).await;
+            let mut pass = HealPass::default();
+            let step = self.objects().heal_bucket(bucket, from.clone(), HealDepth::Proven, &mut pass).await;
             match step {
                 Ok((healed, next)) => {
                     let state = if next.is_some() { HealingState::Running } else { HealingState::Done };
-                    self.note_asked(number, (healed, drives.unwhole()), state);
+                    self.note_asked(number, (healed, pass.unwhole()), state);
                     (from, tries) = (next, 0);
                 }
                 Err(_) if tries < TRIES_MAX => {

@@ -13,7 +13,7 @@ use ashlar_grid::seam::Runtime;
 use ashlar_object::cluster::BucketList;
 use ashlar_object::index::key::BucketId;
 use ashlar_object::record::{KeyBeginning, ShardOwner};
-use ashlar_object::service::heal::{AskedDrives, HealDepth, Healed};
+use ashlar_object::service::heal::{HealDepth, HealPass, Healed};
 use ashlar_store::blob::BlobEvent;
 use ashlar_wire::id::{BlobId, DriveId};
 
@@ -102,11 +102,11 @@ impl<R: Runtime> ObjectNode<R> {
 
     /// Compares all records with the heads of shards on a drive, and heals what is missing there. Whether all of it was done.
     async fn check_drive(&self, node: &Node<R>, drive: DriveId) -> bool {
-        let (mut healed, mut drives) = (Healed::default(), AskedDrives::default());
+        let (mut healed, mut pass) = (Healed::default(), HealPass::default());
         let Ok(buckets) = BucketList::all(self).await else { return false };
         let mut is_whole = true;
         for (_, bucket) in buckets {
-            let checked = self.check_bucket(node, (bucket.id, drive), &mut healed, &mut drives).await;
+            let checked = self.check_bucket(node, (bucket.id, drive), &mut healed, &mut pass).await;
             is_whole &= checked;
         }
         let Healed { objects, healed, waiting, lacking, failed } = healed;
@@ -121,11 +121,11 @@ impl<R: Runtime> ObjectNode<R> {
         node: &Node<R>,
         (bucket, drive): (BucketId, DriveId),
         healed: &mut Healed,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> bool {
         let mut from = None;
         while !self.is_over() {
-            let step = self.objects().heal_bucket(bucket, from, HealDepth::Drive(drive), drives).await;
+            let step = self.objects().heal_bucket(bucket, from, HealDepth::Drive(drive), pass).await;
             let Ok((more, next)) = step else { return false };
             *healed = healed.and(more);
             from = next;

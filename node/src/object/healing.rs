@@ -17,7 +17,7 @@ use ashlar_object::api::Error;
 use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::service::ObjectService;
-use ashlar_object::service::heal::{AskedDrives, HealDepth, Healed};
+use ashlar_object::service::heal::{HealDepth, HealPass, Healed};
 use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
 
@@ -81,7 +81,7 @@ struct Pass {
     /// Objects that have to be healed, as far as records note it.
     due: u64,
     healed: Healed,
-    drives: AskedDrives,
+    found: HealPass,
     tell_at: Instant,
 }
 
@@ -113,13 +113,13 @@ impl<R: Runtime> ObjectNode<R> {
     async fn heal_waiting(self, node: &Node<R>) {
         while !self.is_over() {
             // Each drive is asked once a round whether it is there.
-            let mut drives = AskedDrives::default();
+            let mut pass = HealPass::default();
             let now = node.runtime().now();
             let due: Vec<_> =
                 self.healing().iter().filter(|(_, it)| it.at <= now).map(|(key, it)| (key.clone(), it.depth)).collect();
             let mut failed: Vec<(BucketId, String, Error)> = Vec::new();
             for ((bucket, key), depth) in due {
-                let healed = self.objects().heal_object(bucket, &key, depth, &mut drives).await;
+                let healed = self.objects().heal_object(bucket, &key, depth, &mut pass).await;
                 if healed == Ok(true) {
                     let bucket = self.bucket_name(bucket);
                     tracing::info!(bucket, key, "shards of an object were damaged or missing and are made anew");
@@ -237,11 +237,11 @@ impl<R: Runtime> ObjectNode<R> {
         false
     }
 
-    async fn heal_buckets(&self, node: &Node<R>) -> (Healed, AskedDrives) {
+    async fn heal_buckets(&self, node: &Node<R>) -> (Healed, HealPass) {
         let buckets: Vec<BucketId> =
             BucketList::all(self).await.unwrap_or_default().into_iter().map(|(_, bucket)| bucket.id).collect();
         let tell_at = node.runtime().now() + TELL_EVERY;
-        let mut pass = Pass { due: 0, healed: Healed::default(), drives: AskedDrives::default(), tell_at };
+        let mut pass = Pass { due: 0, healed: Healed::default(), found: HealPass::default(), tell_at };
         let mut with_due = Vec::new();
         for bucket in buckets {
             let due = self.count_due(bucket, &mut pass).await;
@@ -260,10 +260,10 @@ impl<R: Runtime> ObjectNode<R> {
         let Healed { healed, waiting, lacking, failed, .. } = pass.healed;
         self.note_unhealed(waiting + lacking + failed);
         if healed + waiting + lacking + failed > 0 {
-            let away = pass.drives.away().len();
+            let away = pass.found.away().len();
             tracing::info!(healed, waiting, lacking, failed, drives_away = away, "shards of objects are made anew");
         }
-        (pass.healed, pass.drives)
+        (pass.healed, pass.found)
     }
 
     /// How many objects of a bucket have to be healed, if this server owns its index.
@@ -286,7 +286,7 @@ impl<R: Runtime> ObjectNode<R> {
     async fn heal_owned(&self, node: &Node<R>, bucket: BucketId, pass: &mut Pass) {
         let mut from = None;
         while self.owns(bucket) && !self.is_over() {
-            let step = self.objects().heal_bucket(bucket, from, HealDepth::Noted, &mut pass.drives).await;
+            let step = self.objects().heal_bucket(bucket, from, HealDepth::Noted, &mut pass.found).await;
             let Ok((healed, next)) = step else {
                 pass.healed.failed += 1;
                 return;

@@ -3,6 +3,7 @@
 //! A key is the bucket's id, a kind, and the rest. So a bucket's objects lie side by side in the order of their keys, and
 //! its uploads and their parts beside them.
 
+use super::request::Span;
 use crate::api::KEY_BYTES_MAX;
 
 /// A bucket, from its creation to its deletion. Never used again: a new bucket of the same name has another id.
@@ -138,7 +139,27 @@ pub fn parts_end(bucket: BucketId, upload: &[u8; 16]) -> Vec<u8> {
 /// Begins as all versions of a bucket do whose names begin so.
 #[must_use]
 pub fn versions(bucket: BucketId, name: &str) -> Vec<u8> {
-    key(bucket, VERSION, &[&escaped(name)])
+    key(bucket, VERSION, &[&escaped(name.as_bytes())])
+}
+
+/// The spans of all keys that an object of this name may be under: the current one, and its versions, the newest first.
+#[must_use]
+pub fn spans_of(bucket: BucketId, name: &str) -> [Span; 2] {
+    let current = object(bucket, name.as_bytes());
+    let behind = [&*current, &[0]].concat();
+    [(current, behind), (versions_of(bucket, name), versions_of_end(bucket, name))]
+}
+
+/// The same for all objects whose names begin with these bytes, which may end within a character.
+#[must_use]
+pub fn spans_of_beginning(bucket: BucketId, beginning: &[u8]) -> [Span; 2] {
+    let escaped = escaped(beginning);
+    [(OBJECT, beginning), (VERSION, &escaped)].map(|(kind, beginning)| {
+        let from = key(bucket, kind, &[beginning]);
+        let mut to = from.clone();
+        to.resize(INDEX_KEY_BYTES_MAX, u8::MAX);
+        (from, to)
+    })
 }
 
 /// The first key behind all versions of a bucket.
@@ -150,13 +171,13 @@ pub fn versions_end(bucket: BucketId) -> Vec<u8> {
 /// The beginning of all versions of one object.
 #[must_use]
 pub fn versions_of(bucket: BucketId, name: &str) -> Vec<u8> {
-    key(bucket, VERSION, &[&escaped(name), &END_OF_NAME])
+    key(bucket, VERSION, &[&escaped(name.as_bytes()), &END_OF_NAME])
 }
 
 /// The first key behind all versions of one object.
 #[must_use]
 pub fn versions_of_end(bucket: BucketId, name: &str) -> Vec<u8> {
-    key(bucket, VERSION, &[&escaped(name), &[0, 1]])
+    key(bucket, VERSION, &[&escaped(name.as_bytes()), &[0, 1]])
 }
 
 /// A version that is not the current object: an older one, or a mark of a deletion. The newest lies first.
@@ -167,7 +188,7 @@ pub fn version(bucket: BucketId, name: &str, sequence: u64) -> Vec<u8> {
         let shift = 6 * (SEQUENCE_BYTES - 1 - at);
         0x80 | u8::try_from((!sequence >> shift) & 0x3f).expect("six bits")
     });
-    key(bucket, VERSION, &[&escaped(name), &END_OF_NAME, &digits])
+    key(bucket, VERSION, &[&escaped(name.as_bytes()), &END_OF_NAME, &digits])
 }
 
 /// The object and the sequence in a key of [`version`]; nothing for other keys.
@@ -195,19 +216,31 @@ pub fn null(bucket: BucketId, name: &str) -> Vec<u8> {
     key(bucket, NULL, &[name.as_bytes()])
 }
 
+/// Whether it is a key of [`null`].
+#[must_use]
+pub fn is_null(key: &[u8]) -> bool {
+    key.len() > 17 && key[16] == NULL
+}
+
 /// Whether a bucket keeps versions.
 #[must_use]
 pub fn versioning(bucket: BucketId) -> Vec<u8> {
     key(bucket, VERSIONING, &[])
 }
 
+/// Whether it is a key of [`versioning`].
+#[must_use]
+pub fn is_versioning(key: &[u8]) -> bool {
+    key.len() == 17 && key[16] == VERSIONING
+}
+
 /// A name, or a piece of one, as it stands in keys of [`version`]: U+0000 two bytes, so that the end of a name can be told from
 /// it. The order of names stays.
 #[must_use]
-pub fn escaped(name: &str) -> Vec<u8> {
+pub fn escaped(name: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte == 0 { out.extend_from_slice(&ZERO_IN_NAME) } else { out.push(byte) }
+    for byte in name {
+        if *byte == 0 { out.extend_from_slice(&ZERO_IN_NAME) } else { out.push(*byte) }
     }
     out
 }
@@ -265,7 +298,9 @@ mod tests {
         ];
         assert!(keys.is_sorted());
         assert_eq!(uploads(a), objects_end(a));
-        assert_eq!(keys.map(|key| is_seal(&key)).iter().filter(|is_seal| **is_seal).count(), 2);
+        assert_eq!(keys.iter().filter(|key| is_seal(key)).count(), 2);
+        assert_eq!(keys.iter().filter(|key| is_null(key)).count(), 1);
+        assert_eq!(keys.iter().filter(|key| is_versioning(key)).count(), 1);
         assert_eq!(object_name(&object(a, "ä".as_bytes())), Some("ä"));
         assert_eq!(object_name(&upload(a, &id)), None);
         assert_eq!(upload_id(&upload(a, &id)), Some(id));
@@ -287,6 +322,14 @@ mod tests {
             assert_eq!(key.cmp(&version(bucket, &other, two)), name.cmp(&other).then(two.cmp(&one)));
             assert!(key >= versions_of(bucket, &name) && key < versions_of_end(bucket, &name));
             assert_eq!(other.starts_with(&name), version(bucket, &other, two).starts_with(&versions(bucket, &name)));
+            let lies_in = |spans: [Span; 2], key: &Vec<u8>| {
+                spans.iter().filter(|(from, to)| (from..to).contains(&key)).count() == 1
+            };
+            let cut = &other.as_bytes()[..u.int_in_range(0..=other.len())?];
+            for key in [object(bucket, name.as_bytes()), key] {
+                assert_eq!(lies_in(spans_of(bucket, &other), &key), name == other);
+                assert_eq!(lies_in(spans_of_beginning(bucket, cut), &key), name.as_bytes().starts_with(cut));
+            }
             let folded = versions(bucket, &name);
             assert_eq!(version_prefix(&folded), Some(name));
             Ok(())

@@ -243,9 +243,10 @@ impl Range {
         if !request.is_within_limits() {
             return self.replies.push_back((token, Reply::TooLarge));
         }
-        match request {
-            Request::Get(_) | Request::Scan(_) | Request::Usage(_) if self.is_serving() => self.read(token, &request),
-            _ => self.waiting.push_back((token, request)),
+        if request.is_read() && self.is_serving() {
+            self.read(token, &request);
+        } else {
+            self.waiting.push_back((token, request));
         }
         self.go_on();
     }
@@ -254,6 +255,7 @@ impl Range {
         let reply = match request {
             Request::Get(key) => Reply::Value(self.map.get(key).cloned()),
             Request::Scan(scan) => scan::page(&self.map, scan),
+            Request::Spans(spans) => scan::page_of_spans(&self.map, spans),
             Request::Usage(bucket) => Reply::Usage(self.usage.of(*bucket)),
             Request::Commit { .. } => unreachable!("a commit is no read"),
         };
@@ -406,9 +408,10 @@ impl Range {
         self.cleaning = Some(Cleaning::probing(self.stream.area.other()));
         self.probe();
         for (token, request) in core::mem::take(&mut self.waiting) {
-            match request {
-                Request::Get(_) | Request::Scan(_) | Request::Usage(_) => self.read(token, &request),
-                Request::Commit { .. } => self.waiting.push_back((token, request)),
+            if request.is_read() {
+                self.read(token, &request);
+            } else {
+                self.waiting.push_back((token, request));
             }
         }
     }

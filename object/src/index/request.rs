@@ -23,6 +23,8 @@ pub const CHECKS_MAX: usize = 16;
 pub const COMMIT_BYTES_MAX: usize = 960 << 10;
 /// Lines of one page of a scan.
 pub const LINES_MAX: usize = 10_001;
+/// Spans of one request.
+pub const SPANS_MAX: usize = 8;
 /// Bytes of one page of a scan; a page has one line at least.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
@@ -73,6 +75,9 @@ pub struct Scan {
     pub lines_max: u32,
 }
 
+/// Neighbouring keys, from one to before another.
+pub type Span = (Vec<u8>, Vec<u8>);
+
 /// One line of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
@@ -89,6 +94,9 @@ pub enum Request {
     Get(Vec<u8>),
     /// Which keys are there?
     Scan(Scan),
+    /// Which keys are there in these spans? One page of all of them, in one state of the range: what a commit moves from one span to
+    /// another is in exactly one of them.
+    Spans(Vec<Span>),
     /// How much has this bucket?
     Usage(BucketId),
     /// Do all of these changes if all of these checks hold.
@@ -105,7 +113,8 @@ pub enum Request {
 pub enum Reply {
     /// What the key has.
     Value(Option<Entry>),
-    /// A page, and the key with which the next one begins if there is more.
+    /// A page, and the key with which the next one begins if there is more. The page of several spans ends where it does, and
+    /// lacks the spans behind that one.
     Page {
         /// The lines.
         lines: Vec<Line>,
@@ -130,6 +139,12 @@ pub enum Reply {
 }
 
 impl Request {
+    /// Whether it changes nothing.
+    #[must_use]
+    pub const fn is_read(&self) -> bool {
+        !matches!(self, Self::Commit { .. })
+    }
+
     /// Whether it keeps the limits of this module.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
@@ -138,6 +153,7 @@ impl Request {
             Self::Get(key) => is_key(key),
             Self::Usage(_) => true,
             Self::Scan(scan) => is_key(&scan.from) && is_key(&scan.to) && is_key(&scan.fold),
+            Self::Spans(spans) => spans.len() <= SPANS_MAX && spans.iter().all(|(from, to)| is_key(from) && is_key(to)),
             Self::Commit { checks, changes } => {
                 let bytes = |change: &Change| change.key.len() + change.value.as_ref().map_or(0, Bytes::len) + 32;
                 let checked = checks.iter().all(|check| match check {
@@ -208,6 +224,14 @@ impl Request {
                 out.put_u8(3);
                 out.extend_from_slice(&bucket.0);
             }
+            Self::Spans(spans) => {
+                out.put_u8(4);
+                out.put_u32(u32::try_from(spans.len()).expect("at most SPANS_MAX"));
+                for (from, to) in spans {
+                    out.put_short(from);
+                    out.put_short(to);
+                }
+            }
         }
         out
     }
@@ -237,6 +261,10 @@ impl Request {
                 Self::Commit { checks, changes: changes.collect::<Result<_, _>>()? }
             }
             3 => Self::Usage(take_bucket(&mut from)?),
+            4 => {
+                let spans = (0..from.count(SPANS_MAX)?).map(|_| Ok((take_key(&mut from)?, take_key(&mut from)?)));
+                Self::Spans(spans.collect::<Result<_, _>>()?)
+            }
             _ => return Err(Malformed),
         };
         from.end()?;

@@ -10,13 +10,12 @@
 //! - A put or a healing whose record is committed later than [`PUT_MAX`] after its first shard is refused by itself, and
 //!   `orphan_after` is longer: a candidate that is due belongs to nothing that is under way.
 //! - Parts become objects, never the other way: the record of the part is asked for before that of the object.
-//! - Before candidates are removed, the whole index of their bucket is read once more, parts first. If it cannot be read to
-//!   its end, or has a value that this program does not know, or is empty although the bucket is not being deleted (as an
-//!   index that was lost), nothing of the bucket is removed.
+//! - The record of an object moves between the keys of its name where versions are kept: all of them are looked at in one state of
+//!   the index ([`Request::Spans`]).
+//! - Before candidates are removed, the whole index of their bucket is read. If it cannot be read to its end, or has a value that
+//!   this program does not know, or is empty although the bucket is not being deleted (as an index that was lost), nothing of
+//!   the bucket is removed. Of each candidate the record is asked for once more after that.
 //! - A blob is removed only with the stamp with which it was listed: healing stores shards with a new one.
-//!
-//! Buckets that keep versions, or ever did, are left alone: records of their objects move between two keys in both directions, so
-//! that looking at one key after the other can miss a record.
 //!
 //! Candidates are in memory only: a restart begins anew.
 
@@ -27,13 +26,13 @@ use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
-use super::{ObjectService, decode};
+use super::{ObjectService, version, versioning};
 use crate::api::{BoxFuture, Error};
 use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
-use crate::index::request::Scan;
+use crate::index::request::{Scan, Span};
 use crate::index::{Line, Reply, Request};
-use crate::record::{KeyBeginning, ObjectRecord, PartContent, PartId, PartRecord, ShardOwner, UploadRecord};
+use crate::record::{KeyBeginning, PartContent, PartId, PartRecord, ShardOwner, UploadRecord, VersionRecord};
 
 /// The longest time from the first shard of a put, or of the healing of a part, to the commit of its record.
 pub const PUT_MAX: Duration = Duration::from_secs(6 * 3_600);
@@ -41,6 +40,8 @@ pub const PUT_MAX: Duration = Duration::from_secs(6 * 3_600);
 const PAGE_LINES: u32 = 1_000;
 /// Blobs that are looked at in one step.
 pub const STEP_MAX: usize = 32;
+/// Lines of an index after which a step ends with the blob that it looks at: objects with thousands of versions take as many.
+const STEP_LINES: usize = 2_000;
 /// Blobs that may be candidates at a time. Further ones are found by a later pass.
 pub const CANDIDATES_MAX: usize = 20_000;
 
@@ -129,13 +130,13 @@ pub struct Collector {
 }
 
 /// Which record names a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Named {
-    /// One does, with a shard on the drive.
-    Here,
+    No,
     /// One does, with its shards on other drives.
     Elsewhere,
-    No,
+    /// One does, with a shard on the drive.
+    Here,
 }
 
 impl Collector {
@@ -177,7 +178,12 @@ impl Collector {
         }
         // The blocks of one part lie side by side: one question for all of them.
         let mut asked: BTreeMap<(PartId, u8), Named> = BTreeMap::new();
-        for shard in &listed {
+        let (mut after, mut looked_at, mut lines) = (None, 0, 0);
+        for shard in listed {
+            if lines >= STEP_LINES {
+                break;
+            }
+            (after, looked_at) = (Some(shard.blob), looked_at + 1);
             let Some(owner) = shard.header.as_ref().and_then(|header| ShardOwner::decode(header).ok()) else {
                 // Damaged, or of a newer program: it stays.
                 self.candidates.remove(&shard.blob);
@@ -185,14 +191,18 @@ impl Collector {
             };
             let named = match asked.get(&(owner.part, owner.shard)) {
                 Some(named) => *named,
-                None => service.named(self.drive, &owner).await?,
+                None => {
+                    let search = service.search(self.drive, &owner).await?;
+                    lines += search.lines;
+                    search.found
+                }
             };
             asked.insert((owner.part, owner.shard), named);
-            self.note(shard, owner, named, now);
+            self.note(&shard, owner, named, now);
         }
-        self.after = listed.last().map(|shard| shard.blob);
-        self.seen += listed.len() as u64;
-        Ok(Collected { looked_at: listed.len() as u64, removed: 0, is_whole: false })
+        self.after = after;
+        self.seen += looked_at;
+        Ok(Collected { looked_at, removed: 0, is_whole: false })
     }
 
     fn note(&mut self, shard: &ListedShard, owner: ShardOwner, named: Named, now: Instant) {
@@ -236,9 +246,21 @@ impl Collector {
             let Some(named) = service.shards_named(bucket, self.drive).await else { continue };
             for (blob, candidate) in candidates {
                 let is_named = named.contains(&(candidate.owner.part, candidate.owner.shard));
-                if is_named || shards.remove(blob, candidate.stamp).await {
-                    self.candidates.remove(&blob);
-                    removed += u64::from(!is_named);
+                let last = if is_named {
+                    Ok(Named::Here)
+                } else {
+                    service.search(self.drive, &candidate.owner).await.map(|search| search.found)
+                };
+                match last {
+                    Ok(Named::Here) => drop(self.candidates.remove(&blob)),
+                    Ok(last) if (last == Named::Elsewhere) == candidate.is_moved => {
+                        if shards.remove(blob, candidate.stamp).await {
+                            self.candidates.remove(&blob);
+                            removed += 1;
+                        }
+                    }
+                    // Not as it was found, or not known now: the next pass notes it anew.
+                    Ok(_) | Err(_) => {}
                 }
             }
         }
@@ -256,61 +278,94 @@ fn parts_of(key: &[u8], value: &Bytes) -> Option<Vec<PartContent>> {
     if key::is_seal(key) || UploadRecord::decode(value).is_ok() {
         return Some(Vec::new());
     }
+    if key::is_versioning(key) {
+        return versioning::decode(value).ok().map(|_| Vec::new());
+    }
+    if key::is_null(key) {
+        return version::decode_null(value).ok().map(|_| Vec::new());
+    }
     if let Ok(record) = PartRecord::decode(value) {
         return Some(vec![record.content]);
     }
-    ObjectRecord::decode(value).ok().map(|record| record.parts)
+    match VersionRecord::decode(value).ok()? {
+        VersionRecord::Object(record) => Some(record.parts),
+        VersionRecord::Marker(_) => Some(Vec::new()),
+    }
+}
+
+/// A search for the record that names a shard on a drive.
+struct Search<'a> {
+    drive: DriveId,
+    owner: &'a ShardOwner,
+    found: Named,
+    /// Lines of the index that were read for it.
+    lines: usize,
+}
+
+impl Search<'_> {
+    fn look_at(&mut self, part: &PartContent) {
+        if part.id == self.owner.part {
+            let is_here = has_on(part, self.owner.shard, self.drive);
+            self.found = self.found.max(if is_here { Named::Here } else { Named::Elsewhere });
+        }
+    }
 }
 
 impl<C: Cluster> ObjectService<C> {
     /// Whether a record names a shard on a drive, as far as the shard's header says where to look.
-    async fn named(&self, drive: DriveId, owner: &ShardOwner) -> Result<Named, Error> {
-        if self.keeps_versions(owner.bucket).await? {
-            return Ok(Named::Here);
-        }
-        let mut named = Named::No;
-        let mut look = |part: &PartContent| {
-            if part.id == owner.part {
-                named = if has_on(part, owner.shard, drive) { Named::Here } else { Named::Elsewhere };
-            }
-        };
+    async fn search<'a>(&self, drive: DriveId, owner: &'a ShardOwner) -> Result<Search<'a>, Error> {
+        let mut search = Search { drive, owner, found: Named::No, lines: 0 };
         // First the part, then the object: a part becomes an object, never the other way.
         if let Some((upload, number)) = owner.upload {
             let entry = self.get_entry(owner.bucket, key::part(owner.bucket, &upload, number.into())).await?;
             if let Some(entry) = entry {
-                look(&PartRecord::decode(&entry.value).map_err(|_| Error::Unavailable)?.content);
+                search.look_at(&PartRecord::decode(&entry.value).map_err(|_| Error::Unavailable)?.content);
             }
         }
-        match &owner.key {
+        let spans = match &owner.key {
             KeyBeginning::Whole(name) => {
-                let entry = self.get_entry(owner.bucket, key::object(owner.bucket, name)).await?;
-                if let Some(entry) = entry {
-                    decode(&entry).map_err(|_| Error::Unavailable)?.parts.iter().for_each(look);
-                }
-                Ok(named)
+                let name = core::str::from_utf8(name).map_err(|_| Error::Unavailable)?;
+                key::spans_of(owner.bucket, name)
             }
             // Rare: keys beyond what a header keeps. All that begin so are looked at.
-            KeyBeginning::Cut(beginning) => {
-                let from = key::object(owner.bucket, beginning);
-                let mut to = from.clone();
-                to.resize(key::INDEX_KEY_BYTES_MAX, u8::MAX);
-                let mut is_known = true;
-                let read = self.walk(owner.bucket, (from, to), |key, value| match parts_of(key, value) {
-                    Some(parts) => parts.iter().for_each(&mut look),
-                    None => is_known = false,
-                });
-                read.await?;
-                if !is_known {
-                    return Err(Error::Unavailable);
-                }
-                Ok(named)
+            KeyBeginning::Cut(beginning) => key::spans_of_beginning(owner.bucket, beginning),
+        };
+        // Several pages are not of one state. What moved to a page that had been read, as thousands of newer versions were deleted, is
+        // found when they are read again.
+        for _ in 0..2 {
+            let mut next = self.search_spans(&mut search, spans.to_vec()).await?;
+            if next.is_none() {
+                break;
+            }
+            while let Some(spans) = next {
+                next = self.search_spans(&mut search, spans).await?;
             }
         }
+        Ok(search)
     }
 
-    /// Whether a bucket keeps versions of its objects, or ever did.
-    async fn keeps_versions(&self, bucket: BucketId) -> Result<bool, Error> {
-        Ok(self.get_entry(bucket, key::versioning(bucket)).await?.is_some())
+    /// Searches the first page of these spans. What lies behind it, if there is more.
+    async fn search_spans(&self, search: &mut Search<'_>, spans: Vec<Span>) -> Result<Option<Vec<Span>>, Error> {
+        let Reply::Page { lines, next } = self.cluster.index(search.owner.bucket, Request::Spans(spans.clone())).await
+        else {
+            return Err(Error::Unavailable);
+        };
+        search.lines += lines.len();
+        for line in &lines {
+            if let Line::Entry(key, entry) = line {
+                let parts = parts_of(key, &entry.value).ok_or(Error::Unavailable)?;
+                parts.iter().for_each(|part| search.look_at(part));
+            }
+        }
+        let rest = next.map(|next| {
+            let behind = spans.into_iter().skip_while(|(from, to)| !(from..to).contains(&&next));
+            let mut behind: Vec<_> = behind.collect();
+            if let Some((from, _)) = behind.first_mut() {
+                *from = next;
+            }
+            behind
+        });
+        Ok(rest)
     }
 
     /// Shows all keys between two keys and what they have, page by page.
@@ -337,7 +392,7 @@ impl<C: Cluster> ObjectService<C> {
         }
     }
 
-    /// All shards on a drive that a bucket's index names. Nothing if the index does not answer to the end, has
+    /// The shards on a drive that a bucket's index names, but for records that move between keys while it is read. Nothing if the index does not answer to the end, has
     /// something that this program does not know, or is empty and not that of a bucket which is being deleted.
     async fn shards_named(&self, bucket: BucketId, drive: DriveId) -> Option<BTreeSet<(PartId, u8)>> {
         let (mut named, mut is_empty, mut is_known) = (BTreeSet::new(), true, true);
@@ -358,8 +413,6 @@ impl<C: Cluster> ObjectService<C> {
             });
             read.await.ok()?;
         }
-        // Asked last: a bucket that began to keep versions meanwhile may have moved a record behind the walk.
-        let is_plain = !self.keeps_versions(bucket).await.ok()?;
-        (is_plain && is_known && !is_empty).then_some(named)
+        (is_known && !is_empty).then_some(named)
     }
 }

@@ -85,9 +85,9 @@ impl Healed {
     }
 }
 
-/// Drives that were asked during one pass, and what it has found that is not whole.
+/// What one pass of healing has found: which drives answer, and what is not whole.
 #[derive(Debug, Default)]
-pub struct AskedDrives {
+pub struct HealPass {
     /// Whether each drive answered.
     answers: BTreeMap<DriveId, bool>,
     unwhole: Vec<Unwhole>,
@@ -118,7 +118,7 @@ pub enum Lack {
 /// Objects of one pass that are named.
 pub const UNWHOLE_MAX: usize = 100;
 
-impl AskedDrives {
+impl HealPass {
     /// The drives that did not answer.
     #[must_use]
     pub fn away(&self) -> BTreeSet<DriveId> {
@@ -180,7 +180,7 @@ impl<C: Cluster> ObjectService<C> {
         bucket: BucketId,
         from: Option<Vec<u8>>,
         depth: HealDepth,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> Result<(Healed, Option<Vec<u8>>), Error> {
         let (lines, next) = self.heal_page(bucket, from, depth.objects_max()).await?;
         let mut healed = Healed::default();
@@ -190,14 +190,14 @@ impl<C: Cluster> ObjectService<C> {
                 Some(name) => match VersionRecord::decode(&entry.value) {
                     Ok(VersionRecord::Object(record)) => {
                         version = Some(record.version);
-                        self.heal_record(bucket, (key, &name), (record, entry.version), depth, drives).await
+                        self.heal_record(bucket, (key, &name), (record, entry.version), depth, pass).await
                     }
                     // A mark of a deletion has no shards.
                     Ok(VersionRecord::Marker(_)) => continue,
                     Err(_) => Err(Error::Damaged),
                 },
                 None if key::part_number(&key).is_some() => {
-                    self.heal_upload_part(bucket, &key, &entry, depth, drives).await
+                    self.heal_upload_part(bucket, &key, &entry, depth, pass).await
                 }
                 None => continue,
             };
@@ -211,7 +211,7 @@ impl<C: Cluster> ObjectService<C> {
             };
             *count += 1;
             if let Some(lack) = lack {
-                drives.note(&whole_key, version, lack);
+                pass.note(&whole_key, version, lack);
             }
         }
         Ok((healed, next))
@@ -274,18 +274,18 @@ impl<C: Cluster> ObjectService<C> {
         bucket: BucketId,
         name: &str,
         depth: HealDepth,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> Result<bool, Error> {
         let mut outcome = Outcome::Whole;
         if let Some((record, version)) = self.record(bucket, name).await? {
             let (key, of) = (key::object(bucket, name.as_bytes()), (record, version));
-            outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, drives).await?);
+            outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, pass).await?);
         }
         let older = self.scan_all(bucket, key::versions_of(bucket, name), key::versions_of_end(bucket, name)).await?;
         for (key, entry) in older {
             if let Ok(VersionRecord::Object(record)) = VersionRecord::decode(&entry.value) {
                 let of = (record, entry.version);
-                outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, drives).await?);
+                outcome = outcome.max(self.heal_record(bucket, (key, name), of, depth, pass).await?);
             }
         }
         outcome.into_healed()
@@ -297,13 +297,13 @@ impl<C: Cluster> ObjectService<C> {
     /// # Errors
     /// As for [`ObjectService::heal_object`].
     pub async fn heal_shard(&self, owner: &ShardOwner) -> Result<bool, Error> {
-        let (bucket, mut drives) = (owner.bucket, AskedDrives::default());
+        let (bucket, mut pass) = (owner.bucket, HealPass::default());
         let mut outcome = Outcome::Whole;
         // First the part, then the object: a part becomes an object, never the other way.
         if let Some((upload, number)) = owner.upload {
             let key = key::part(bucket, &upload, number.into());
             if let Some(entry) = self.get_entry(bucket, key.clone()).await? {
-                outcome = self.heal_upload_part(bucket, &key, &entry, HealDepth::Every, &mut drives).await?;
+                outcome = self.heal_upload_part(bucket, &key, &entry, HealDepth::Every, &mut pass).await?;
             }
         }
         let name = match &owner.key {
@@ -318,7 +318,7 @@ impl<C: Cluster> ObjectService<C> {
             let Ok(VersionRecord::Object(record)) = VersionRecord::decode(&entry.value) else { continue };
             if record.parts.iter().any(|part| part.id == owner.part) {
                 let of = (record, entry.version);
-                outcome = outcome.max(self.heal_record(bucket, (key, name), of, HealDepth::Every, &mut drives).await?);
+                outcome = outcome.max(self.heal_record(bucket, (key, name), of, HealDepth::Every, &mut pass).await?);
             }
         }
         outcome.into_healed()
@@ -330,13 +330,13 @@ impl<C: Cluster> ObjectService<C> {
         (key, name): (Vec<u8>, &str),
         (mut record, version): (ObjectRecord, u64),
         depth: HealDepth,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> Result<Outcome, Error> {
         let (before, began) = (record.clone(), self.cluster.moment().at);
         let mut outcome = Ok(Outcome::Whole);
         for part in &mut record.parts {
             let header = before.header(bucket, name, part);
-            let healed = self.heal_part(&header, part, depth, drives).await;
+            let healed = self.heal_part(&header, part, depth, pass).await;
             outcome = outcome.and_then(|outcome| healed.map(|healed| outcome.max(healed)));
         }
         if record != before {
@@ -352,7 +352,7 @@ impl<C: Cluster> ObjectService<C> {
         key: &[u8],
         entry: &Entry,
         depth: HealDepth,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> Result<Outcome, Error> {
         let mut record = PartRecord::decode(&entry.value).map_err(|_| Error::Damaged)?;
         let (before, began) = (record.clone(), self.cluster.moment().at);
@@ -364,7 +364,7 @@ impl<C: Cluster> ObjectService<C> {
         let owner = UploadRecord::decode(&owner.value).map_err(|_| Error::Damaged)?;
         let of = Some((upload, record.content.number));
         let header = ShardHeader::new(bucket, &owner.key, of, &before.content);
-        let outcome = self.heal_part(&header, &mut record.content, depth, drives).await;
+        let outcome = self.heal_part(&header, &mut record.content, depth, pass).await;
         if record != before {
             self.change_record(bucket, (key.to_vec(), entry.version), record.encode(), began).await?;
         }
@@ -412,7 +412,7 @@ impl<C: Cluster> ObjectService<C> {
         header: &ShardHeader<'_>,
         part: &mut PartContent,
         depth: HealDepth,
-        drives: &mut AskedDrives,
+        pass: &mut HealPass,
     ) -> Result<Outcome, Error> {
         let Placed { spread, lacking, .. } = match depth {
             HealDepth::Drive(_) => Self::as_it_is(part),
@@ -428,7 +428,7 @@ impl<C: Cluster> ObjectService<C> {
         let mut due: BTreeSet<u8> = numbers.filter(|number| !lacking.contains(number)).filter(is_due).collect();
         let wanted = due.len();
         for number in due.clone() {
-            if !self.answers(drive(&goal.spread, number), part.blob(0, number), drives).await {
+            if !self.answers(drive(&goal.spread, number), part.blob(0, number), pass).await {
                 due.remove(&number);
             }
         }
@@ -490,12 +490,12 @@ impl<C: Cluster> ObjectService<C> {
     }
 
     /// Whether a drive answers: asked once a pass, for no bytes of a shard that it may have or not.
-    async fn answers(&self, drive: DriveId, blob: BlobId, drives: &mut AskedDrives) -> bool {
-        if let Some(answers) = drives.answers.get(&drive) {
+    async fn answers(&self, drive: DriveId, blob: BlobId, pass: &mut HealPass) -> bool {
+        if let Some(answers) = pass.answers.get(&drive) {
             return *answers;
         }
         let reply = self.cluster.shard(drive, ShardRequest::Get { blob, offset: 0, len: 0 }).await;
-        *drives.answers.entry(drive).or_insert(reply != ShardReply::Unavailable)
+        *pass.answers.entry(drive).or_insert(reply != ShardReply::Unavailable)
     }
 
     /// Shards of a block that their drives do not have, or not whole, as far as they are asked. One whose drive cannot be

@@ -140,7 +140,7 @@ impl<C: Cluster> ObjectService<C> {
                 ([object, vec![0]].concat(), versions)
             };
         }
-        let fold = (delimiter.as_bytes().to_vec(), key::escaped(delimiter));
+        let fold = (delimiter.as_bytes().to_vec(), key::escaped(delimiter.as_bytes()));
         let objects = Run::new(from.0, end.0, fold.0, begin.0.len());
         let versions = Run::new(from.1, end.1, fold.1, begin.1.len());
         Ok(Some((objects, versions)))

@@ -87,7 +87,7 @@ fn encode_null(sequence: u64) -> Vec<u8> {
     out
 }
 
-fn decode_null(bytes: &Bytes) -> Result<u64, Error> {
+pub(super) fn decode_null(bytes: &Bytes) -> Result<u64, Error> {
     let mut from = Cursor(bytes.clone());
     match (from.u8(), from.u64(), from.end()) {
         (Ok(1), Ok(sequence), Ok(())) => Ok(sequence),

@@ -62,7 +62,7 @@ pub(super) fn encode(state: Versioning) -> Vec<u8> {
     vec![VERSION, state]
 }
 
-fn decode(bytes: &[u8]) -> Result<Versioning, Error> {
+pub(super) fn decode(bytes: &[u8]) -> Result<Versioning, Error> {
     match bytes {
         [VERSION, 0] => Ok(Versioning::Never),
         [VERSION, 1] => Ok(Versioning::Enabled),

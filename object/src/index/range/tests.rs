@@ -275,6 +275,30 @@ fn pages_fold_common_beginnings_and_go_on_where_they_ended() {
 }
 
 #[test]
+fn spans_share_a_page_in_their_order() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    let half = vec![7; crate::index::request::VALUE_BYTES_MAX];
+    for key in [b"a", b"b", b"c", b"d"] {
+        ask(&mut range, &mut extents, commit(vec![], vec![put(key, &half)]));
+    }
+    let mut told = |spans: &[(&[u8], &[u8])]| {
+        let spans = spans.iter().map(|(from, to)| (from.to_vec(), to.to_vec())).collect();
+        let Reply::Page { lines, next } = ask(&mut range, &mut extents, Request::Spans(spans)) else { panic!() };
+        let keys = lines.into_iter().map(|line| match line {
+            Line::Entry(key, _) => key,
+            Line::Folded(_) => panic!("nothing is folded"),
+        });
+        (keys.collect::<Vec<_>>().concat(), next)
+    };
+    assert_eq!(told(&[(b"c", b"d"), (b"a", b"b"), (b"x", b"z")]), (b"ca".to_vec(), None));
+    // Two of these values fill a page.
+    assert_eq!(told(&[(b"b", b"c"), (b"c", b"e"), (b"a", b"b")]), (b"bc".to_vec(), Some(b"d".to_vec())));
+    assert_eq!(told(&[(b"d", b"e"), (b"a", b"b")]), (b"da".to_vec(), None));
+    assert_eq!(told(&[]), (Vec::new(), None));
+}
+
+#[test]
 fn a_head_of_something_else_is_no_range() {
     let mut extents = Extents::default();
     extents.0.insert(0, vec![7; EXTENT_BYTES]);

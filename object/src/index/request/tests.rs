@@ -29,6 +29,7 @@ fn requests() -> Vec<Request> {
         },
         Request::Usage(BucketId([5; 16])),
         Request::Commit { checks: vec![Check::Room(BucketId([6; 16]), 1 << 40)], changes: Vec::new() },
+        Request::Spans(vec![(b"a".to_vec(), b"b".to_vec()), (b"c".to_vec(), b"d".to_vec())]),
     ]
 }
 

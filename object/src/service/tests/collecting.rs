@@ -5,6 +5,7 @@ use arbtest::arbtest;
 
 use super::healing::heal;
 use super::*;
+use crate::api::{ListedVersion, Versioning, Versions, VersionsRequest};
 use crate::record::PartRecord;
 use crate::service::collect::{Collector, CollectorConfig, DriveUse, ListedShard, PUT_MAX, ShardStore};
 
@@ -212,6 +213,102 @@ fn nothing_goes_that_a_lost_or_newer_index_would_name() {
 }
 
 #[test]
+fn shards_of_versions_stay_and_those_without_a_record_go() {
+    let (memory, service) = Memory::with_drives(3);
+    memory.world().forgets = true;
+    run(service.set_state("bucket", Versioning::Enabled)).unwrap();
+    let long = "long".repeat(200);
+    let names = ["key", "zero\0", &long, &format!("{long}x")];
+    for bytes in [3_000_usize, 4_000, 5_000] {
+        for key in names {
+            put(&service, key, &pattern(bytes));
+        }
+    }
+    // One is marked as deleted, one loses its newest version.
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
+    run(delete_version(&service, "zero\0", 0));
+    // The server dies in a put.
+    let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+    let mut body = Given { is_cut: true, ..given(&pattern(2_500_000)) };
+    assert_eq!(run(service.put(request, &mut body)), Err(Error::BodyLost));
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    let collect_all = |passes| {
+        for drive in &drives {
+            let mut collector = Collector::new(*drive, CollectorConfig::default());
+            collect(&memory, &service, &mut collector, *drive, passes);
+        }
+    };
+    collect_all(7);
+    let before = memory.shards();
+    collect_all(9);
+    let parts = all_parts(&service);
+    assert_eq!(parts.len(), 11);
+    assert_eq!((before, memory.shards()), (33 + 3 + 6, 33));
+    check_named(&memory, &parts);
+    check_no_orphan(&memory, &parts);
+    // A drive leaves for another one: its shards move, also those of versions.
+    memory.world().drives.insert(DriveId::from_bytes([4; 16]), BTreeMap::new());
+    memory.world().leaving.insert(drives[0]);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    heal(&service, bucket, heal::HealDepth::Noted);
+    collect_all(9);
+    assert!(memory.world().drives[&drives[0]].is_empty());
+    let parts = all_parts(&service);
+    check_named(&memory, &parts);
+    check_no_orphan(&memory, &parts);
+}
+
+#[test]
+fn a_record_that_moves_between_two_keys_while_it_is_looked_for_is_found() {
+    arbtest(|u| {
+        let (memory, service) = Memory::with_drives(1);
+        run(service.set_state("bucket", Versioning::Enabled)).unwrap();
+        put(&service, "key", &pattern(1_000));
+        let drive = DriveId::from_bytes([1; 16]);
+        let mut collector = Collector::new(drive, CollectorConfig::default());
+        let shards = Shards(memory.clone(), drive);
+        let (mut is_current, mut passes) = (true, 0);
+        // What is found by no pass is due in the third.
+        while passes < 3 {
+            let mut step = Box::pin(collector.step(&service, &shards, DriveUse::InUse));
+            let done = loop {
+                if let Poll::Ready(done) = step.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    break done.unwrap();
+                }
+                if u.arbitrary()? {
+                    if is_current {
+                        delete_if(&service, "key", None, &Condition::default()).unwrap();
+                    } else {
+                        run(delete_version(&service, "key", 0));
+                    }
+                    is_current = !is_current;
+                }
+            };
+            if done.is_whole {
+                passes += 1;
+                memory.pass_time(HOUR * 4);
+            }
+        }
+        check_named(&memory, &all_parts(&service));
+        Ok(())
+    })
+    .budget_ms(2_000);
+}
+
+#[test]
+fn objects_with_thousands_of_versions_take_steps_of_their_own() {
+    let (memory, service) = Memory::with_drives(1);
+    run(service.set_state("bucket", Versioning::Enabled)).unwrap();
+    for _ in 0..2_100 {
+        put(&service, "key", &pattern(1_000));
+    }
+    let drive = DriveId::from_bytes([1; 16]);
+    let mut collector = Collector::new(drive, CollectorConfig::default());
+    let step = run(collector.step(&service, &Shards(memory.clone(), drive), DriveUse::InUse)).unwrap();
+    assert_eq!((step.looked_at, collector.candidates()), (1, 0));
+}
+
+#[test]
 fn a_put_that_takes_too_long_is_refused_before_its_shards_may_go() {
     let (memory, service) = Memory::with_drives(1);
     struct Slow(Given, Memory);
@@ -267,7 +364,7 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
     let key = format!("key-{}", u.int_in_range(0..=3)?);
     let len = *u.choose(&[1_usize, 4_000, 1_048_577])?;
     let (service, memory) = (service.clone(), memory.clone());
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=13)? {
         0..=3 => Box::pin(async move {
             let request = PutRequest { bucket: "bucket".into(), key, ..PutRequest::default() };
             drop(service.put(request, &mut given(&pattern(len))).await);
@@ -303,6 +400,14 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
                 }
             })
         }
+        8 => {
+            let state = *u.choose(&[Versioning::Enabled, Versioning::Enabled, Versioning::Suspended])?;
+            Box::pin(async move { drop(service.set_state("bucket", state).await) })
+        }
+        9..=11 => {
+            let number: usize = u.int_in_range(0..=5)?;
+            Box::pin(async move { delete_version(&service, &key, number).await })
+        }
         _ => {
             let old = DriveId::from_bytes([u.int_in_range(1..=4)?; 16]);
             // Of four drives one may leave, so that another one is free for its shards.
@@ -311,11 +416,31 @@ fn begin(u: &mut Unstructured<'_>, memory: &Memory, service: &ObjectService<Memo
             }
             Box::pin(async move {
                 let Ok((bucket, _)) = service.bucket("bucket").await else { return };
-                let mut drives = heal::AskedDrives::default();
+                let mut drives = heal::HealPass::default();
                 drop(service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut drives).await);
             })
         }
     })
+}
+
+/// Deletes one of the versions of a key: an older one, a mark, or the current one, so that the one behind it takes its place.
+async fn delete_version(service: &ObjectService<Memory>, key: &str, number: usize) {
+    let request = VersionsRequest { prefix: key.into(), limit: 100, ..VersionsRequest::default() };
+    let Ok(page) = service.versions_page("bucket", &request).await else { return };
+    let versions: Vec<VersionId> = page
+        .entries
+        .iter()
+        .filter_map(|entry| match entry {
+            ListedVersion::Object(object, _) => object.version,
+            ListedVersion::Marker(marker, _) => Some(marker.version),
+            ListedVersion::Prefix(_) => None,
+        })
+        .collect();
+    let Some(version) = versions.get(number.min(versions.len().saturating_sub(1))) else { return };
+    let (condition, attributes) = (&Condition::default(), &Attributes::default());
+    let target = Target { version: Some(*version), ..Target::current("bucket", key) };
+    let request = DeleteRequest { target, condition, attributes, bypass: Bypass::Denied, permit: Permit::ALWAYS };
+    drop(Objects::delete(service, request).await);
 }
 
 fn collector_task(memory: &Memory, service: &ObjectService<Memory>, drive: DriveId) -> Task {

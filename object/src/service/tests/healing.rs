@@ -5,7 +5,7 @@ use crate::record::ShardOwner;
 
 /// One pass over a bucket.
 pub(super) fn heal(service: &ObjectService<Memory>, bucket: BucketId, depth: heal::HealDepth) -> Healed {
-    let (mut healed, mut from, mut drives) = (Healed::default(), None, heal::AskedDrives::default());
+    let (mut healed, mut from, mut drives) = (Healed::default(), None, heal::HealPass::default());
     loop {
         let (step, next) = run(service.heal_bucket(bucket, from, depth, &mut drives)).unwrap();
         healed = healed.and(step);
@@ -27,7 +27,7 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
     let heal = |depth| heal(&service, bucket, depth);
     memory.world().reads = 0;
     assert_eq!(memory.world().noted, ["missed"], "it is healed soon");
-    let asked = &mut heal::AskedDrives::default();
+    let asked = &mut heal::HealPass::default();
     let noted = heal::HealDepth::Noted;
     assert_eq!(run(service.heal_object(bucket, "missed", noted, asked)), Err(Error::Unavailable));
     assert_eq!(heal(heal::HealDepth::Noted), Healed { objects: 1, waiting: 1, ..Healed::default() });
@@ -54,7 +54,7 @@ fn shards_that_were_missed_lost_or_damaged_are_made_anew() {
         memory.world().drives.get_mut(drive).unwrap().clear();
     }
     assert_eq!(heal(heal::HealDepth::Every), Healed { objects: 1, failed: 1, ..Healed::default() });
-    let (every, mut asked) = (heal::HealDepth::Every, heal::AskedDrives::default());
+    let (every, mut asked) = (heal::HealDepth::Every, heal::HealPass::default());
     assert_eq!(run(service.heal_object(bucket, "missed", every, &mut asked)), Err(Error::Damaged));
     assert_eq!(run(service.heal_object(bucket, "none", every, &mut asked)), Ok(false));
 }
@@ -68,12 +68,12 @@ fn what_is_proven_was_read_from_every_drive() {
     }
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     let proven = heal::HealDepth::Proven;
-    let (step, next) = run(service.heal_bucket(bucket, None, proven, &mut heal::AskedDrives::default())).unwrap();
+    let (step, next) = run(service.heal_bucket(bucket, None, proven, &mut heal::HealPass::default())).unwrap();
     assert_eq!((step.objects, next.is_some()), (16, true), "steps are short: they are told, and can be stopped");
     let whole = memory.world().drives.clone();
     memory.world().drives.get_mut(&drives[0]).unwrap().clear();
     memory.world().down.insert(drives[1]);
-    let mut asked = heal::AskedDrives::default();
+    let mut asked = heal::HealPass::default();
     run(service.heal_bucket(bucket, None, proven, &mut asked)).unwrap();
     let named = asked.unwhole();
     let first = heal::Unwhole { key: "key-00".into(), version: None, why: heal::Lack::Waits };
@@ -171,7 +171,7 @@ fn an_object_that_is_replaced_while_it_is_healed_stays_replaced() {
     put(&service, "key", &pattern(900_000));
     replace_drive(&memory, drives[2], 9);
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
-    let mut asked = heal::AskedDrives::default();
+    let mut asked = heal::HealPass::default();
     let mut body = given(&pattern(70_001));
     let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
     let healing: BoxFuture<'_, ()> = Box::pin(async {

@@ -270,7 +270,7 @@ fn an_upload_becomes_a_version_and_older_versions_are_healed() {
     assert!(done.version > old.version);
     assert_eq!(run(service.head(Target::current("bucket", "key"))).unwrap(), done);
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
-    let (mut from, mut healed, mut asked) = (None, 0, heal::AskedDrives::default());
+    let (mut from, mut healed, mut asked) = (None, 0, heal::HealPass::default());
     loop {
         let (step, next) = run(service.heal_bucket(bucket, from, heal::HealDepth::Noted, &mut asked)).unwrap();
         healed += step.healed;
@@ -281,7 +281,7 @@ fn an_upload_becomes_a_version_and_older_versions_are_healed() {
     }
     assert_eq!((healed, memory.shards()), (1, 6));
     memory.world().drives.get_mut(&drives[0]).unwrap().clear();
-    let asked = &mut heal::AskedDrives::default();
+    let asked = &mut heal::HealPass::default();
     assert_eq!(run(service.heal_object(bucket, "key", heal::HealDepth::Every, asked)), Ok(true));
     assert_eq!(memory.shards(), 6);
 }

@@ -14,7 +14,7 @@ use ashlar_object::api::{
 use ashlar_object::cluster::BucketList;
 use ashlar_object::lock::{Bypass, Lock};
 use ashlar_object::service::ObjectService;
-use ashlar_object::service::heal::{AskedDrives, HealDepth, Healed};
+use ashlar_object::service::heal::{HealDepth, HealPass, Healed};
 use bytes::Bytes;
 
 use super::oracle::{Begun, Key, Oracle, are_of, bytes_of, etag_of, len_of, object_of};
@@ -523,9 +523,9 @@ impl Visit {
         let service = ObjectService::new(Arc::new(self.objects.clone()), Arc::new(self.objects.clone()));
         let mut sum = Healed::default();
         for (_, bucket) in BucketList::all(&self.objects).await.ok()? {
-            let (mut from, mut drives) = (None, AskedDrives::default());
+            let (mut from, mut pass) = (None, HealPass::default());
             loop {
-                let step = service.heal_bucket(bucket.id, from, HealDepth::Every, &mut drives).await;
+                let step = service.heal_bucket(bucket.id, from, HealDepth::Every, &mut pass).await;
                 let (healed, next) = step.ok()?;
                 sum = sum.and(healed);
                 from = next;
