@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 
 import boto3
@@ -27,10 +28,10 @@ HOST, PORT = S3["endpoint"].rsplit(":", 1)
 ENDPOINTS = [f"{HOST}:{int(PORT) + number}" for number in range(len(READY["servers"]))]
 
 
-def client(endpoint, tries=12, key=S3):
+def client(endpoint, tries=12, key=S3, signature="s3v4"):
     # As many tries as the servers need to agree that one of them has failed.
-    # boto3 presigns with the signature of 2006 unless it is told otherwise.
-    config = Config(signature_version="s3v4", retries={"max_attempts": tries, "mode": "standard"}, connect_timeout=5, read_timeout=60)
+    # boto3 presigns with Signature Version 2 unless it is told otherwise.
+    config = Config(signature_version=signature, retries={"max_attempts": tries, "mode": "standard"}, connect_timeout=5, read_timeout=60)
     return boto3.client(
         "s3",
         endpoint_url=endpoint,
@@ -100,6 +101,38 @@ def everyday(s3):
         aws_secret_access_key="wrong",
     )
     refused("SignatureDoesNotMatch", wrong.list_buckets)
+
+
+def signed_by_version_2(_):
+    for endpoint in ENDPOINTS:
+        by_2, presigning = client(endpoint, signature="s3"), client(endpoint, signature=None)
+        by_2.create_bucket(Bucket="by-version-2")
+        name = "a b/ä+&=?#%(1)~*'"
+        by_2.put_object(Bucket="by-version-2", Key=name, Body=b"small", ContentType="text/plain", Metadata={"Who": " me  too "})
+        upload = by_2.create_multipart_upload(Bucket="by-version-2", Key="large")["UploadId"]
+        part = by_2.upload_part(Bucket="by-version-2", Key="large", UploadId=upload, PartNumber=1, Body=b"l" * 300_000)
+        parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+        by_2.complete_multipart_upload(Bucket="by-version-2", Key="large", UploadId=upload, MultipartUpload=parts)
+        assert by_2.get_object(Bucket="by-version-2", Key=name)["Body"].read() == b"small"
+        assert by_2.head_object(Bucket="by-version-2", Key=name)["Metadata"] == {"who": "me  too"}
+        assert [o["Key"] for page in pages(by_2, "by-version-2") for o in page["Contents"]] == sorted([name, "large"])
+        named = {"Bucket": "by-version-2", "Key": name}
+        url = presigning.generate_presigned_url("get_object", Params={**named, "ResponseContentType": "a/b; c=d e"})
+        assert "AWSAccessKeyId=" in url and "X-Amz-Signature" not in url, url
+        reply = urllib.request.urlopen(url, timeout=10)
+        assert reply.read() == b"small" and reply.headers["Content-Type"] == "a/b; c=d e"
+        put = presigning.generate_presigned_url("put_object", Params={**named, "Metadata": {"by": "url"}}, ExpiresIn=60)
+        request = urllib.request.Request(put, data=b"from a URL", method="PUT", headers={"Content-Type": ""})
+        assert urllib.request.urlopen(request, timeout=10).status == 200
+        assert by_2.get_object(**named)["Metadata"] == {"by": "url"}
+        for wrong in (url.replace("Signature=", "Signature=x"), url.replace("Expires=", "Expires=1"), url + "&acl"):
+            try:
+                urllib.request.urlopen(wrong, timeout=10)
+                raise AssertionError(f"{wrong} was served")
+            except urllib.error.HTTPError as error:
+                assert error.code == 403, error
+        by_2.delete_objects(Bucket="by-version-2", Delete={"Objects": [{"Key": name}, {"Key": "large"}]})
+        by_2.delete_bucket(Bucket="by-version-2")
 
 
 def pages(s3, bucket, **arguments):
@@ -492,7 +525,7 @@ def root_key_replaced(s3):
 
 def main():
     s3 = client(S3["endpoint"])
-    for work in (everyday, users, multipart, changed_at_once, locked, encrypted, limited, ending):
+    for work in (everyday, signed_by_version_2, users, multipart, changed_at_once, locked, encrypted, limited, ending):
         work(s3)
         print(f"boto3 {boto3.__version__}: {work.__name__}", flush=True)
     command_line()

@@ -8,7 +8,7 @@
 //! root user.
 
 use super::acl::{Acl, OWNER, Owners, Permission};
-use super::authenticate::User;
+use super::authenticate::{Place, User, Version};
 use super::condition::write_condition;
 use super::encoding::Query;
 use super::encryption::{KMS_KEY, short_name};
@@ -557,12 +557,15 @@ impl Call<'_> {
             "aws:username" => one(self.user().map(|user| user.name.as_str())),
             "s3:RequestObjectTagKeys" => tagging().into_iter().map(|(name, _)| name).collect(),
             "s3:VersionId" => wish.target.version.map(|version| version.to_string()).into_iter().collect(),
-            "s3:authType" => match (self.user(), head.query.has("X-Amz-Signature")) {
-                (None, _) => Vec::new(),
-                (Some(_), true) => vec!["REST-QUERY-STRING".to_owned()],
-                (Some(_), false) => vec!["REST-HEADER".to_owned()],
-            },
-            "s3:signatureversion" => self.user().map(|_| "AWS4-HMAC-SHA256".to_owned()).into_iter().collect(),
+            "s3:authType" => one(self.who.mechanism().map(|mechanism| match mechanism.place {
+                Place::Header => "REST-HEADER",
+                Place::Query => "REST-QUERY-STRING",
+                Place::Form => "POST",
+            })),
+            "s3:signatureversion" => one(self.who.mechanism().map(|mechanism| match mechanism.version {
+                Version::Two => "AWS",
+                Version::Four => "AWS4-HMAC-SHA256",
+            })),
             name => one(name.strip_prefix("s3:").and_then(|name| head.query.get(name))),
         }
     }

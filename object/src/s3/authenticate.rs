@@ -4,10 +4,10 @@
 //! the `Authorization` header or from a presigned query, never from both. A request without either has no user: it may do
 //! what everybody may (`access`).
 //!
-//! Forms of browsers are signed over their policy (`form`), and by older makers with Signature Version 2.
+//! Forms of browsers are signed over their policy (`form`). Older clients sign requests and forms with Signature Version 2
+//! (`version_2`).
 //!
-//! Deliberately absent: Signature Version 2 of requests. The region of a scope may be any:
-//! a client needs to change nothing but the address.
+//! The region of a scope may be any: a client needs to change nothing but the address.
 
 use core::fmt;
 
@@ -27,6 +27,7 @@ use super::signature::{
 };
 
 mod form;
+mod version_2;
 
 pub use form::authenticate_form;
 
@@ -166,6 +167,35 @@ pub struct Authenticated {
     user: Option<User>,
     payload: Payload,
     session: Option<SessionBounds>,
+    /// Nothing of a request that nobody has signed.
+    mechanism: Option<Mechanism>,
+}
+
+/// How a request is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mechanism {
+    pub(super) place: Place,
+    pub(super) version: Version,
+}
+
+/// Where a signature stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the `Authorization` header.
+    Header,
+    /// In the query: the request is presigned.
+    Query,
+    /// In the fields of a form.
+    Form,
+}
+
+/// Which of AWS's signatures it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// HMAC-SHA-1.
+    Two,
+    /// HMAC-SHA-256 under a key for one day.
+    Four,
 }
 
 /// What bounds a session beside the rights of its user.
@@ -175,9 +205,9 @@ struct SessionBounds {
 }
 
 impl Authenticated {
-    /// A request of this user, or of nobody, whose body is not bound.
-    const fn unbound(user: Option<User>) -> Self {
-        Self { user, payload: Payload::Unsigned, session: None }
+    /// How it is signed; nothing if nobody has signed it.
+    pub(super) const fn mechanism(&self) -> Option<Mechanism> {
+        self.mechanism
     }
 
     /// Who sent it; nothing if nobody has signed it.
@@ -214,34 +244,54 @@ struct Claim<'a> {
     signed: Vec<&'a str>,
     signature: Signature,
     payload: &'a str,
+    place: Place,
 }
 
-/// Checks the signature of a request at `now_ms` (milliseconds since 1970).
+/// Checks the signature of a request at `now_ms` (milliseconds since 1970). `domains` are the names behind which a bucket may stand in
+/// front of the host's name.
 ///
 /// # Errors
 /// As S3 answers: [`Code::AccessDenied`] too late, [`Code::InvalidAccessKeyId`], [`Code::ServiceUnavailable`] while keys are not known,
 /// [`Code::SignatureDoesNotMatch`], [`Code::RequestTimeTooSkewed`], [`Code::InvalidToken`], [`Code::ExpiredToken`], and malformed claims.
-pub fn authenticate(head: &RequestHead, now_ms: u64, credentials: &dyn Credentials) -> Result<Authenticated, S3Error> {
+pub fn authenticate(
+    head: &RequestHead,
+    now_ms: u64,
+    credentials: &dyn Credentials,
+    domains: &[String],
+) -> Result<Authenticated, S3Error> {
     if !credentials.are_known() {
         return Err(Code::ServiceUnavailable.into());
     }
-    let is_presigned = head.query.has("X-Amz-Algorithm") || head.query.has("X-Amz-Signature");
-    let claim = match (head.header("authorization"), is_presigned) {
-        (Some(_), true) => return Err(Code::InvalidArgument.because("Only one auth mechanism allowed")),
-        (Some(value), false) => header_claim(head, value, now_ms, &SIGNED_FOR_S3)?,
-        (None, true) => query_claim(head, now_ms)?,
-        (None, false) if head.query.has("AWSAccessKeyId") => return Err(old_mechanism()),
-        (None, false) => return anonymous(head),
-    };
-    check(head, claim, now_ms, credentials)
+    let has = |names: [&str; 2]| names.iter().any(|name| head.query.has(name));
+    let (is_presigned, is_presigned_by_2) =
+        (has(["X-Amz-Algorithm", "X-Amz-Signature"]), has(["AWSAccessKeyId", "Signature"]));
+    match head.header("authorization") {
+        Some(_) if is_presigned || is_presigned_by_2 => {
+            Err(Code::InvalidArgument.because("Only one auth mechanism allowed"))
+        }
+        Some(value) if value.starts_with(version_2::SCHEME) => {
+            version_2::authenticate_header(head, value, now_ms, credentials, domains)
+        }
+        Some(value) => check(head, header_claim(head, value, now_ms, &SIGNED_FOR_S3)?, now_ms, credentials),
+        None if is_presigned => check(head, query_claim(head, now_ms)?, now_ms, credentials),
+        None if is_presigned_by_2 => version_2::authenticate_query(head, now_ms, credentials, domains),
+        None => anonymous(head),
+    }
 }
 
 /// The access key that a request names in its head, whether it has signed with that or not: what stands before the scope.
 pub(super) fn named_access_key(head: &RequestHead) -> Option<String> {
-    let in_header = |value: &str| Some(value.split_once("Credential=")?.1.to_owned());
-    let credential = head.header("authorization").and_then(in_header);
-    let credential = credential.or_else(|| head.query.get("X-Amz-Credential").map(str::to_owned))?;
-    let key = credential.split(['/', ',']).next().filter(|key| !key.is_empty())?;
+    let key = match head.header("authorization") {
+        Some(value) => match value.strip_prefix(version_2::SCHEME) {
+            Some(parts) => parts.split(':').next(),
+            None => value.split_once("Credential=").and_then(|(_, rest)| rest.split(['/', ',']).next()),
+        },
+        None => match head.query.get("X-Amz-Credential") {
+            Some(credential) => credential.split('/').next(),
+            None => head.query.get("AWSAccessKeyId"),
+        },
+    };
+    let key = key.filter(|key| !key.is_empty())?;
     Some(key.chars().take(ACCESS_KEY_CHARS_MAX).collect())
 }
 
@@ -272,14 +322,7 @@ fn check(
     credentials: &dyn Credentials,
 ) -> Result<Authenticated, S3Error> {
     check_signed_headers(head, &claim.signed)?;
-    let token = head.header("x-amz-security-token").or_else(|| head.query.get("X-Amz-Security-Token"));
-    let (secret, user, session) = match token {
-        None => {
-            let (secret, user) = credentials.lookup(claim.access_key).ok_or(Code::InvalidAccessKeyId)?;
-            (secret, user, None)
-        }
-        Some(token) => of_session(claim.access_key, token, now_ms, credentials)?,
-    };
+    let (secret, user, session) = holder(head, claim.access_key, now_ms, credentials)?;
     let key = SigningKey::derive(&secret.0, &claim.scope);
     let canonical = canonical_request(head, &claim.signed, claim.payload);
     let expected = key.sign(&string_to_sign(&claim.date, &claim.scope, &canonical));
@@ -287,7 +330,25 @@ fn check(
         return Err(Code::SignatureDoesNotMatch.into());
     }
     let payload = payload(claim.payload, key, claim.date, claim.scope, expected)?;
-    Ok(Authenticated { user: Some(user), payload, session })
+    let mechanism = Some(Mechanism { place: claim.place, version: Version::Four });
+    Ok(Authenticated { user: Some(user), payload, session, mechanism })
+}
+
+/// The secret of an access key, whose it is, and what bounds it if the request has the token of temporary credentials.
+fn holder(
+    head: &RequestHead,
+    access_key: &str,
+    now_ms: u64,
+    credentials: &dyn Credentials,
+) -> Result<(SecretKey, User, Option<SessionBounds>), S3Error> {
+    let in_query = || head.query.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-security-token"));
+    match head.header("x-amz-security-token").or_else(|| in_query().map(|(_, token)| token)) {
+        None => {
+            let (secret, user) = credentials.lookup(access_key).ok_or(Code::InvalidAccessKeyId)?;
+            Ok((secret, user, None))
+        }
+        Some(token) => of_session(access_key, token, now_ms, credentials),
+    }
 }
 
 /// The secret and the user of temporary credentials, and what bounds them.
@@ -318,18 +379,16 @@ fn anonymous(head: &RequestHead) -> Result<Authenticated, S3Error> {
         return Err(Code::InvalidRequest
             .because("Request specific response headers cannot be used for anonymous GET requests."));
     }
-    let payload = match head.header("x-amz-content-sha256") {
+    Ok(Authenticated { user: None, payload: unsigned_payload(head)?, session: None, mechanism: None })
+}
+
+/// How the body is bound to a request of which no signature covers it.
+fn unsigned_payload(head: &RequestHead) -> Result<Payload, S3Error> {
+    Ok(match head.header("x-amz-content-sha256") {
         None | Some("UNSIGNED-PAYLOAD") => Payload::Unsigned,
         Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") => Payload::UnsignedChunks,
         Some(text) => Payload::Exact(from_hex(text).ok_or(Code::AccessDenied)?),
-    };
-    Ok(Authenticated { user: None, payload, session: None })
-}
-
-/// Signature Version 2.
-const fn old_mechanism() -> S3Error {
-    Code::InvalidRequest
-        .because("The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.")
+    })
 }
 
 fn payload(text: &str, key: SigningKey, date: String, scope: Scope, seed: Signature) -> Result<Payload, S3Error> {
@@ -374,16 +433,8 @@ fn header_claim<'a>(
     let credential = field("Credential").ok_or(missing)?;
     let signed = field("SignedHeaders").ok_or(missing)?;
     let signature = Signature::from_hex(field("Signature").ok_or(missing)?).ok_or(Code::SignatureDoesNotMatch)?;
-    let no_date = Code::AccessDenied.because("AWS authentication requires a valid Date or x-amz-date header");
-    let seconds = match (head.header("x-amz-date"), head.header("date")) {
-        (Some(date), _) => parse_amz_date(date).or_else(|| parse_http_date(date)),
-        (None, Some(date)) => parse_http_date(date).or_else(|| parse_amz_date(date)),
-        (None, None) => None,
-    };
-    let seconds = seconds.ok_or(no_date)?;
-    if seconds.abs_diff(now_ms / 1_000) > CLOCK_SKEW_SECONDS_MAX {
-        return Err(Code::RequestTimeTooSkewed.into());
-    }
+    let seconds = signed_at(head)?;
+    check_clock(seconds, now_ms)?;
     let date = amz_date(seconds * 1_000);
     let scope = scope(credential, &date, signed_for.service).map_err(malformed)?;
     let payload = signed_for.payload.or_else(|| head.header("x-amz-content-sha256")).ok_or_else(|| {
@@ -396,7 +447,23 @@ fn header_claim<'a>(
         signed: signed.split(';').collect(),
         signature,
         payload,
+        place: Place::Header,
     })
+}
+
+/// When the headers say that a request was signed, in seconds since 1970.
+fn signed_at(head: &RequestHead) -> Result<u64, S3Error> {
+    let seconds = match (head.header("x-amz-date"), head.header("date")) {
+        (Some(date), _) => parse_amz_date(date).or_else(|| parse_http_date(date)),
+        (None, Some(date)) => parse_http_date(date).or_else(|| parse_amz_date(date)),
+        (None, None) => None,
+    };
+    seconds.ok_or(Code::AccessDenied.because("AWS authentication requires a valid Date or x-amz-date header"))
+}
+
+fn check_clock(signed_at_seconds: u64, now_ms: u64) -> Result<(), S3Error> {
+    let is_near = signed_at_seconds.abs_diff(now_ms / 1_000) <= CLOCK_SKEW_SECONDS_MAX;
+    is_near.then_some(()).ok_or_else(|| Code::RequestTimeTooSkewed.into())
 }
 
 fn query_claim(head: &RequestHead, now_ms: u64) -> Result<Claim<'_>, S3Error> {
@@ -433,7 +500,8 @@ fn query_claim(head: &RequestHead, now_ms: u64) -> Result<Claim<'_>, S3Error> {
     let payload = head.header("x-amz-content-sha256").or_else(|| field("X-Amz-Content-Sha256"));
     let payload = payload.unwrap_or("UNSIGNED-PAYLOAD");
     let signed = signed.split(';').collect();
-    Ok(Claim { access_key: access_key(credential), scope, date: date.to_owned(), signed, signature, payload })
+    let (access_key, date) = (access_key(credential), date.to_owned());
+    Ok(Claim { access_key, scope, date, signed, signature, payload, place: Place::Query })
 }
 
 /// The part of a credential before its scope. An access key may hold slashes.

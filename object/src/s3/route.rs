@@ -301,7 +301,7 @@ fn of_configuration(method: Method, bucket: &str, key: &str, query: &Query) -> O
 }
 
 /// The bucket before one of these domains; nothing in the path style.
-fn bucket_of_host<'a>(host: &'a str, domains: &[String]) -> Option<&'a str> {
+pub(super) fn bucket_of_host<'a>(host: &'a str, domains: &[String]) -> Option<&'a str> {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,

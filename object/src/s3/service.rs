@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::access::Grounds;
-use super::authenticate::{Authenticated, Credentials, authenticate, named_access_key};
+use super::authenticate::{Authenticated, Credentials, Place, authenticate, named_access_key};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
 use super::encryption::KeyService;
@@ -138,9 +138,12 @@ impl S3Service {
             subject.operation = Some(Operation::Preflight);
             return (self.preflight(head).await, Vec::new());
         }
-        let gate = authenticate(head, from.now_ms, &*self.credentials);
+        let gate = authenticate(head, from.now_ms, &*self.credentials, &self.settings.domains);
         let access_key = named_access_key(head);
-        take_headers_from_query(head);
+        let mechanism = gate.as_ref().ok().and_then(Authenticated::mechanism);
+        if mechanism.is_some_and(|mechanism| mechanism.place == Place::Query) {
+            take_headers_from_query(head);
+        }
         let route = match route(head, &self.settings.domains) {
             Ok(route) => route,
             Err(error) => return (Err(gate.err().unwrap_or(error)), Vec::new()),
@@ -209,9 +212,6 @@ fn take_headers_from_query(head: &mut RequestHead) {
         "x-amz-signature",
         "x-amz-signedheaders",
     ];
-    if !head.query.has("X-Amz-Signature") {
-        return;
-    }
     let lower = head.query.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let taken: Vec<_> = lower
         .filter(|(name, _)| name.starts_with("x-amz-") && !OF_THE_SIGNATURE.contains(&name.as_str()))

@@ -1,12 +1,10 @@
 //! Signatures of forms: over the policy, with Signature Version 4 or, as older makers of forms have it, Version 2.
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use sha1::Sha1;
-use subtle::ConstantTimeEq as _;
-
-use super::{Authenticated, CLOCK_SKEW_SECONDS_MAX, Credentials, PRESIGNED_SECONDS_MAX, SecretKey, access_key, scope};
+use super::{
+    Authenticated, CLOCK_SKEW_SECONDS_MAX, Credentials, Mechanism, PRESIGNED_SECONDS_MAX, Payload, Place, SecretKey,
+    User, Version, access_key, scope, version_2,
+};
 use crate::s3::date::parse_amz_date;
-use crate::s3::encoding::from_base64;
 use crate::s3::error::{Code, S3Error};
 use crate::s3::signature::{ALGORITHM, SERVICE, Signature, SigningKey};
 
@@ -24,7 +22,7 @@ pub fn authenticate_form<'a>(
     let is_new = field("x-amz-algorithm").is_some() || field("x-amz-signature").is_some();
     let is_old = field("awsaccesskeyid").is_some() || field("signature").is_some();
     let policy = match (field("policy"), is_new || is_old) {
-        (None, false) => return Ok(Authenticated::unbound(None)),
+        (None, false) => return Ok(filled_in(None)),
         (None, true) => return Err(missing("Bucket POST must contain a field named 'policy'.")),
         (Some(policy), _) => policy,
     };
@@ -43,9 +41,17 @@ pub fn authenticate_form<'a>(
         let date = field("x-amz-date").ok_or(missing("Bucket POST must contain a field named 'X-Amz-Date'."))?;
         is_version_4(&secret, credential, date, policy, signature, now_ms)?
     } else {
-        is_version_2(&secret, policy, signature)
+        version_2::is_signature(&secret, policy, signature)
     };
-    if is_right { Ok(Authenticated::unbound(Some(user))) } else { Err(Code::SignatureDoesNotMatch.into()) }
+    let version = if is_new { Version::Four } else { Version::Two };
+    if is_right { Ok(filled_in(Some((user, version)))) } else { Err(Code::SignatureDoesNotMatch.into()) }
+}
+
+/// A form of this user, or of nobody. Its file is not bound.
+fn filled_in(by: Option<(User, Version)>) -> Authenticated {
+    let (user, version) = by.unzip();
+    let mechanism = version.map(|version| Mechanism { place: Place::Form, version });
+    Authenticated { user, payload: Payload::Unsigned, session: None, mechanism }
 }
 
 fn is_version_4(
@@ -67,16 +73,11 @@ fn is_version_4(
     Ok(Signature::from_hex(signature).is_some_and(|signature| expected.is_same(&signature)))
 }
 
-/// HMAC-SHA-1 over the policy, in Base64.
-fn is_version_2(secret: &SecretKey, policy: &str, signature: &str) -> bool {
-    let mut mac = Hmac::<Sha1>::new_from_slice(secret.0.as_bytes()).expect("HMAC takes keys of every length");
-    mac.update(policy.as_bytes());
-    let expected = mac.finalize().into_bytes();
-    from_base64(signature).is_some_and(|signature| signature.ct_eq(&expected[..]).into())
-}
-
 #[cfg(test)]
 mod tests {
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+    use sha1::Sha1;
+
     use super::*;
     use crate::s3::authenticate::RootCredentials;
 

@@ -45,7 +45,7 @@ fn send(headers: &[(&str, &str)], body: &[u8]) -> Result<BodyDigest, Code> {
         format!("AWS4-HMAC-SHA256 Credential=key/{}, SignedHeaders={names}, Signature={signature}", scope.text());
     head.headers.push(("authorization".into(), authorization));
     let credentials = RootCredentials::new("key".into(), SecretKey::new("secret".into()));
-    let who = authenticate(&head, 1_369_353_600_000, &credentials).expect("a right signature");
+    let who = authenticate(&head, 1_369_353_600_000, &credentials, &[]).expect("a right signature");
     let promises = Promises::of(&head, &who, ChecksumAbout::Body).map_err(|error| error.code)?;
     let mut source = Source(body.chunks(3).map(Bytes::copy_from_slice).collect());
     let mut verified = VerifiedBody::new(&mut source, promises, Unasked::Crc64Nvme);
