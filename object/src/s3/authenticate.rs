@@ -31,6 +31,17 @@ mod version_2;
 
 pub use form::authenticate_form;
 
+/// Parameters of Signature Version 4 in a query, in lower case: they stand for no header.
+pub(super) const OF_VERSION_4: [&str; 7] = [
+    "x-amz-algorithm",
+    "x-amz-content-sha256",
+    "x-amz-credential",
+    "x-amz-date",
+    "x-amz-expires",
+    "x-amz-signature",
+    "x-amz-signedheaders",
+];
+
 /// How far the clocks of client and server may differ, in seconds.
 pub const CLOCK_SKEW_SECONDS_MAX: u64 = 15 * 60;
 /// How long a presigned request may be good, in seconds: a week.

@@ -123,13 +123,13 @@ pub fn parse_iso8601(text: &str) -> Option<u64> {
     (hours < 24 && minutes < 60 && utc <= SECONDS_MAX).then_some(utc * 1_000 + ms)
 }
 
-/// Seconds since 1970 of a date as [`http_date`] writes it, or with `+0000` as mail does. The day of the week is not looked at.
+/// Seconds since 1970 of a date as [`http_date`] writes it, or as mail does with `+0000` or `-0000`. The day of the week is not looked at.
 #[must_use]
 pub fn parse_http_date(text: &str) -> Option<u64> {
     let (_, rest) = text.trim().split_once(", ")?;
     let bytes = rest.as_bytes();
     let form = [(2, b' '), (6, b' '), (11, b' '), (14, b':'), (17, b':'), (20, b' ')];
-    let is_utc = bytes.len() > 21 && matches!(&bytes[21..], b"GMT" | b"+0000");
+    let is_utc = bytes.len() > 21 && matches!(&bytes[21..], b"GMT" | b"UTC" | b"+0000" | b"-0000");
     if !is_utc || form.iter().any(|&(at, byte)| bytes[at] != byte) {
         return None;
     }
@@ -160,7 +160,9 @@ mod tests {
     fn read() {
         assert_eq!(parse_amz_date("20130524T000000Z"), Some(1_369_353_600));
         assert_eq!(parse_http_date("Fri, 24 May 2013 00:00:00 GMT"), Some(1_369_353_600));
-        assert_eq!(parse_http_date("Fri, 24 May 2013 00:00:00 +0000"), Some(1_369_353_600));
+        for zone in ["UTC", "+0000", "-0000"] {
+            assert_eq!(parse_http_date(&format!("Fri, 24 May 2013 00:00:00 {zone}")), Some(1_369_353_600));
+        }
         for wrong in ["20130229T000000Z", "20131301T000000Z", "20130524T240000Z", "20130500T000000Z", "2013-05-24", ""]
         {
             assert_eq!(parse_amz_date(wrong), None, "{wrong}");
@@ -191,7 +193,7 @@ mod tests {
         ] {
             assert_eq!(parse_iso8601(wrong), None, "{wrong}");
         }
-        for wrong in ["24 May 2013 00:00:00 GMT", "Fri, 31 Apr 2013 00:00:00 GMT", "Fri, 24 May 2013 00:00:00 UTC"] {
+        for wrong in ["24 May 2013 00:00:00 GMT", "Fri, 31 Apr 2013 00:00:00 GMT", "Fri, 24 May 2013 00:00:00 +0100"] {
             assert_eq!(parse_http_date(wrong), None, "{wrong}");
         }
     }

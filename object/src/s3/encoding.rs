@@ -63,6 +63,12 @@ pub fn encode_path(text: &str) -> String {
     encode(text, |byte| is_unreserved(byte) || byte == b'/')
 }
 
+/// Whether a path, as it is sent, is what [`encode_path`] makes of it.
+#[must_use]
+pub fn is_plain_path(text: &str) -> bool {
+    text.bytes().all(|byte| is_unreserved(byte) || byte == b'/')
+}
+
 /// The text of a path.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The head of an HTTP request as the edge hands it in: method, path, query, headers. Plain text, no HTTP library.
 
-use super::encoding::{EncodingError, Query, decode_path};
+use super::encoding::{EncodingError, Query, decode_path, is_plain_path};
 use super::error::{Code, S3Error};
 
 /// What is asked for. Methods that S3 does not use are [`Method::Other`].
@@ -59,9 +59,12 @@ pub struct RequestHead {
     pub method: Method,
     /// The path, decoded, with its leading slash.
     pub path: String,
+    /// The path as it was sent, where it has more than letters that need no escape.
+    pub sent_path: Option<String>,
     /// The query, decoded.
     pub query: Query,
-    /// Lower-case names and values, in the order in which they came.
+    /// Lower-case names and values, in the order in which they came. No `x-amz-` header stands twice: several are one, with commas
+    /// between their values, which is what a signature takes them for.
     pub headers: Vec<(String, String)>,
 }
 
@@ -73,8 +76,29 @@ impl RequestHead {
     pub fn new(method: Method, target: &str, headers: Vec<(String, String)>) -> Result<Self, S3Error> {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let invalid = |_: EncodingError| Code::InvalidURI;
+        let sent_path = (!is_plain_path(path)).then(|| path.to_owned());
         let (path, query) = (decode_path(path).map_err(invalid)?, Query::decode(query).map_err(invalid)?);
-        Ok(Self { method, path, query, headers })
+        let mut head = Self { method, path, sent_path, query, headers };
+        head.join_headers();
+        Ok(head)
+    }
+
+    /// Makes one of several `x-amz-` headers of a name.
+    pub(super) fn join_headers(&mut self) {
+        let mut at = 0;
+        while let Some((name, _)) = self.headers.get(at) {
+            let is_of_amazon = name.starts_with("x-amz-");
+            let first = self.headers[..at].iter().position(|(known, _)| known == name).filter(|_| is_of_amazon);
+            match first {
+                Some(first) => {
+                    let (_, value) = self.headers.remove(at);
+                    let joined = &mut self.headers[first].1;
+                    joined.push(',');
+                    joined.push_str(&value);
+                }
+                None => at += 1,
+            }
+        }
     }
 
     /// The value of a header, by its lower-case name; the first one if it came more than once.
@@ -101,6 +125,30 @@ impl RequestHead {
     }
 }
 
+/// Whether a header may have this name and value.
+pub(super) fn is_header(name: &str, value: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    name.bytes().all(is_name) && !value.chars().any(|char| char.is_control() && char != '\t')
+}
+
 fn not_a_number() -> S3Error {
     Code::InvalidArgument.because("Provided argument is not an integer or not within the range of integers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_one_name_are_one_as_a_signature_has_them() {
+        let sent = [("x-amz-meta-a", "1"), ("cookie", "a"), ("x-amz-meta-a", "2"), ("x-amz-acl", "b"), ("cookie", "c")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let head = RequestHead::new(Method::Get, "/b/a%20b", sent.to_vec()).expect("a head");
+        let told: Vec<_> = head.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(told, [("x-amz-meta-a", "1,2"), ("cookie", "a"), ("x-amz-acl", "b"), ("cookie", "c")]);
+        assert_eq!((head.path.as_str(), head.sent_path.as_deref()), ("/b/a b", Some("/b/a%20b")));
+        let plain = RequestHead::new(Method::Get, "/b/a~b?c=%20", Vec::new()).expect("a head");
+        assert_eq!((plain.path.as_str(), plain.sent_path), ("/b/a~b", None));
+        assert!(is_header("x-amz-meta-a", "b c\t") && !is_header("a:b", "") && !is_header("a", "b\n"));
+    }
 }

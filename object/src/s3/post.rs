@@ -13,7 +13,7 @@ use super::encoding::{encode_component, encode_path, from_base64};
 use super::error::{Code, S3Error};
 use super::form::{FormDecoder, FormError, FormEvent, boundary_of};
 use super::form_policy::FormPolicy;
-use super::head::RequestHead;
+use super::head::{RequestHead, is_header};
 use super::metadata::{TAGS_MAX, new_version_header, quoted, tag_text};
 use super::object;
 use super::response::Response;
@@ -141,13 +141,14 @@ impl Form {
                 name if HEADERS.contains(&name) || name.starts_with("x-amz-") => (name.to_owned(), value.clone()),
                 _ => continue,
             };
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if !header.0.bytes().all(is_name) || header.1.chars().any(|char| char.is_control() && char != '\t') {
+            if !is_header(&header.0, &header.1) {
                 return Err(Code::InvalidArgument.because("A field has a name or a value that no header can have."));
             }
             headers.push((header.0, header.1.trim().to_owned()));
         }
-        Ok(RequestHead { headers, ..asked.clone() })
+        let mut head = RequestHead { headers, ..asked.clone() };
+        head.join_headers();
+        Ok(head)
     }
 }
 

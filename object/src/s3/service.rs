@@ -7,12 +7,12 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use super::access::Grounds;
-use super::authenticate::{Authenticated, Credentials, Place, authenticate, named_access_key};
+use super::authenticate::{Authenticated, Credentials, OF_VERSION_4, Place, authenticate, named_access_key};
 use super::body::{ChecksumAbout, Promises, Unasked, VerifiedBody};
 use super::cors::{CORS, CorsRule, cors_headers, decode_cors, preflight};
 use super::encryption::KeyService;
 use super::error::{Code, S3Error};
-use super::head::{Method, RequestHead};
+use super::head::{Method, RequestHead, is_header};
 use super::response::Response;
 use super::route::{Operation, Route, route};
 use super::subject::Subject;
@@ -141,8 +141,10 @@ impl S3Service {
         let gate = authenticate(head, from.now_ms, &*self.credentials, &self.settings.domains);
         let access_key = named_access_key(head);
         let mechanism = gate.as_ref().ok().and_then(Authenticated::mechanism);
-        if mechanism.is_some_and(|mechanism| mechanism.place == Place::Query) {
-            take_headers_from_query(head);
+        if mechanism.is_some_and(|mechanism| mechanism.place == Place::Query)
+            && let Err(error) = take_headers_from_query(head)
+        {
+            return (Err(error), Vec::new());
         }
         let route = match route(head, &self.settings.domains) {
             Ok(route) => route,
@@ -202,24 +204,23 @@ impl From {
 }
 
 /// A presigned request may carry in its query, under the signature, what otherwise stands in `x-amz-` headers.
-fn take_headers_from_query(head: &mut RequestHead) {
-    const OF_THE_SIGNATURE: [&str; 7] = [
-        "x-amz-algorithm",
-        "x-amz-content-sha256",
-        "x-amz-credential",
-        "x-amz-date",
-        "x-amz-expires",
-        "x-amz-signature",
-        "x-amz-signedheaders",
-    ];
-    let lower = head.query.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+///
+/// # Errors
+/// [`Code::InvalidRequest`]: one can stand in no header. Signature Version 2 would not tell it from several.
+fn take_headers_from_query(head: &mut RequestHead) -> Result<(), S3Error> {
+    let lower = head.query.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()));
     let taken: Vec<_> = lower
-        .filter(|(name, _)| name.starts_with("x-amz-") && !OF_THE_SIGNATURE.contains(&name.as_str()))
+        .filter(|(name, _)| name.starts_with("x-amz-") && !OF_VERSION_4.contains(&name.as_str()))
         .filter(|(name, _)| head.header(name).is_none())
         // A key of a client does not stand in what servers on the way write down.
         .filter(|(name, _)| !name.ends_with("-customer-key"))
         .collect();
+    if !taken.iter().all(|(name, value)| is_header(name, value)) {
+        return Err(Code::InvalidRequest.because("A parameter of the query stands for a header that cannot be."));
+    }
     head.headers.extend(taken);
+    head.join_headers();
+    Ok(())
 }
 
 async fn run(call: Call<'_>, body: &mut dyn Content) -> Result<Response, S3Error> {

@@ -792,6 +792,16 @@ fn a_request_presigned_by_version_2() {
     let changed = put.replace("meta-a=1", "meta-a=2");
     let refused = server.raw(head(Method::Put, &changed), &changed, b"abc", false);
     assert_eq!(refused.outcome(), code(403, "SignatureDoesNotMatch"));
+    // A copy is signed, and not a put of other bytes.
+    let signed = "x-amz-copy-source:bucket/key\nx-amz-metadata-directive:REPLACE\n";
+    for (parameters, expected) in [
+        ("&x-amz-copy-source=bucket/key&x-amz-metadata-directive=REPLACE", (200, "")),
+        ("&x-amz-copy-source:bucket/key%0Ax-amz-metadata-directive=REPLACE", (400, "InvalidRequest")),
+        ("&x-amz-copy-source=bucket/key%0Ax-amz-metadata-directive:REPLACE", (400, "InvalidRequest")),
+    ] {
+        let copy = presigned_by_2("PUT", "/bucket/copy", "key", parameters, signed);
+        assert_eq!(server.raw(head(Method::Put, &copy), &copy, b"abc", false).outcome(), code(expected.0, expected.1));
+    }
     // Policies can tell the versions, and where a signature stands, apart.
     let get = presigned_by_2("GET", "/bucket/key", "bob", "", "");
     let bob = server.by(Some("bob"));

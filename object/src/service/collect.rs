@@ -21,6 +21,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use ashlar_wire::id::{BlobId, DriveId};
 use ashlar_wire::time::Instant;
@@ -116,6 +117,25 @@ pub struct Collected {
     pub is_whole: bool,
 }
 
+/// What a whole pass has left on a drive, in blobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Left {
+    /// A record names them on this drive, or they cannot be read.
+    pub named: u64,
+    /// A record names their part on other drives: they go after [`CollectorConfig::moved_after`] if the drive is being emptied.
+    pub moved: u64,
+    /// No record names them: they go after [`CollectorConfig::orphan_after`].
+    pub orphans: u64,
+}
+
+impl Left {
+    /// All of them.
+    #[must_use]
+    pub const fn all(self) -> u64 {
+        self.named + self.moved + self.orphans
+    }
+}
+
 /// The collector of one drive.
 #[derive(Debug)]
 pub struct Collector {
@@ -124,9 +144,9 @@ pub struct Collector {
     /// The last blob that this pass has looked at.
     after: Option<BlobId>,
     candidates: BTreeMap<BlobId, Candidate>,
-    /// Blobs of this pass so far, and of the last whole one.
+    /// Blobs of this pass so far, and those that the last whole one has left.
     seen: u64,
-    blobs: Option<u64>,
+    left: u64,
 }
 
 /// Which record names a part.
@@ -143,7 +163,7 @@ impl Collector {
     /// A collector that has seen nothing.
     #[must_use]
     pub const fn new(drive: DriveId, config: CollectorConfig) -> Self {
-        Self { drive, config, after: None, candidates: BTreeMap::new(), seen: 0, blobs: None }
+        Self { drive, config, after: None, candidates: BTreeMap::new(), seen: 0, left: 0 }
     }
 
     /// Blobs that are candidates now.
@@ -152,10 +172,12 @@ impl Collector {
         self.candidates.len()
     }
 
-    /// How many blobs the last whole pass has found.
+    /// What the last whole pass has left, if it has just ended.
     #[must_use]
-    pub const fn blobs(&self) -> Option<u64> {
-        self.blobs
+    pub fn left(&self) -> Left {
+        let moved = self.candidates.values().filter(|candidate| candidate.is_moved).count() as u64;
+        let orphans = self.candidates() as u64 - moved;
+        Left { named: self.left.saturating_sub(moved + orphans), moved, orphans }
     }
 
     /// One step: looks at some blobs and, at the end of a pass, removes candidates that are due.
@@ -172,17 +194,19 @@ impl Collector {
         // Looked up behind the list, which may have taken as long as the process was stopped: what was put meanwhile is listed.
         let now = service.cluster.moment().at;
         if listed.is_empty() {
-            (self.blobs, self.seen, self.after) = (Some(self.seen), 0, None);
+            self.forget_between(self.after, None);
             let removed = self.remove_due(service, shards, now, drive_use).await;
+            (self.left, self.seen, self.after) = (self.seen.saturating_sub(removed), 0, None);
             return Ok(Collected { looked_at: 0, removed, is_whole: true });
         }
         // The blocks of one part lie side by side: one question for all of them.
         let mut asked: BTreeMap<(PartId, u8), Named> = BTreeMap::new();
-        let (mut after, mut looked_at, mut lines) = (None, 0, 0);
+        let (mut after, mut looked_at, mut lines) = (self.after, 0, 0);
         for shard in listed {
             if lines >= STEP_LINES {
                 break;
             }
+            self.forget_between(after, Some(shard.blob));
             (after, looked_at) = (Some(shard.blob), looked_at + 1);
             let Some(owner) = shard.header.as_ref().and_then(|header| ShardOwner::decode(header).ok()) else {
                 // Damaged, or of a newer program: it stays.
@@ -203,6 +227,15 @@ impl Collector {
         self.after = after;
         self.seen += looked_at;
         Ok(Collected { looked_at, removed: 0, is_whole: false })
+    }
+
+    /// Forgets candidates between two neighbouring blobs of the drive: somebody else has removed them.
+    fn forget_between(&mut self, after: Option<BlobId>, before: Option<BlobId>) {
+        let span = (after.map_or(Bound::Unbounded, Bound::Excluded), before.map_or(Bound::Unbounded, Bound::Excluded));
+        let gone: Vec<BlobId> = self.candidates.range(span).map(|(blob, _)| *blob).collect();
+        for blob in gone {
+            self.candidates.remove(&blob);
+        }
     }
 
     fn note(&mut self, shard: &ListedShard, owner: ShardOwner, named: Named, now: Instant) {

@@ -2,7 +2,8 @@
 //!
 //! AWS has replaced it by Version 4, which signs all of the query and the body. It is taken since common SDKs still presign URLs with
 //! it unless they are told otherwise. What it does not sign cannot be trusted: of the query it signs the parameters of [`SIGNED`], and a
-//! request with others is refused unless they choose no more than the page of a list ([`UNSIGNED`]).
+//! request with others is refused unless they choose no more than the page of a list ([`UNSIGNED`]). Nor does it escape what it signs:
+//! a value in which a further header or parameter could be hidden is refused, so that no other request has the same signature.
 //!
 //! Follows AWS's published description. Its examples are golden vectors in the tests.
 
@@ -14,11 +15,12 @@ use sha1::Sha1;
 use subtle::ConstantTimeEq as _;
 
 use super::{
-    Authenticated, Credentials, Mechanism, Place, SecretKey, Version, check_clock, holder, signed_at, unsigned_payload,
+    Authenticated, Credentials, Mechanism, OF_VERSION_4, Place, SecretKey, Version, check_clock, holder, signed_at,
+    unsigned_payload,
 };
 use crate::s3::encoding::{encode_path, from_base64};
 use crate::s3::error::{Code, S3Error};
-use crate::s3::head::RequestHead;
+use crate::s3::head::{RequestHead, is_header};
 use crate::s3::route::bucket_of_host;
 
 /// What the value of an `Authorization` header begins with.
@@ -157,16 +159,33 @@ fn check(
         return Err(Code::InvalidRequest
             .because("Signature Version 2 does not sign a parameter of this query. Please use AWS4-HMAC-SHA256."));
     }
+    if head.query.iter().any(|(name, value)| could_be_another(name, value)) {
+        return Err(Code::InvalidRequest.because(
+            "A parameter of this query could be several under Signature Version 2. Please use AWS4-HMAC-SHA256.",
+        ));
+    }
     let (secret, user, session) = holder(head, claim.access_key, now_ms, credentials)?;
+    // The path is signed as it is sent. Some sign it with all that can be escaped, and a bucket with a slash behind its name.
     let path = encode_path(&head.path);
-    let is_signed = |path: &str| is_signature(&secret, &string_to_sign(head, claim, domains, path), claim.signature);
-    // Some sign a bucket with a slash behind its name and ask for it without.
     let is_bucket = path.len() > 1 && !path[1..].contains('/');
-    if !is_signed(&path) && !(is_bucket && is_signed(&format!("{path}/"))) {
+    let with_slash = is_bucket.then(|| format!("{path}/"));
+    let mut paths = [Some(&path), head.sent_path.as_ref(), with_slash.as_ref()].into_iter().flatten();
+    if !paths.any(|path| is_signature(&secret, &string_to_sign(head, claim, domains, path), claim.signature)) {
         return Err(Code::SignatureDoesNotMatch.into());
     }
     let mechanism = Some(Mechanism { place: claim.place, version: Version::Two });
     Ok(Authenticated { user: Some(user), payload: unsigned_payload(head)?, session, mechanism })
+}
+
+/// Whether what is signed of a parameter is also signed of a request that asks for something else.
+fn could_be_another(name: &str, value: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    if lower.starts_with("x-amz-") {
+        // It stands for a header: one that can be, and that is not passed over.
+        return !is_header(&lower, value) || OF_VERSION_4.contains(&lower.as_str());
+    }
+    let mut hidden = value.split('&').skip(1).filter_map(|piece| piece.split('=').next());
+    SIGNED.contains(&name) && hidden.any(|name| SIGNED.contains(&name))
 }
 
 /// Whether a text in Base64 is the HMAC-SHA-1 of a message.
@@ -209,7 +228,8 @@ fn string_to_sign(head: &RequestHead, claim: &Claim<'_>, domains: &[String], pat
     text
 }
 
-/// Names and values of `x-amz-` headers, sorted. A presigned query may hold some, where no header of that name is there.
+/// Names and values of `x-amz-` headers, sorted. A presigned query may hold some, where no header of that name is there, and then as
+/// they will be headers.
 fn amz_headers(head: &RequestHead, place: Place) -> BTreeMap<Cow<'_, str>, Vec<&str>> {
     let mut headers: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
     for (name, value) in head.headers.iter().filter(|(name, _)| name.starts_with("x-amz-")) {
@@ -304,16 +324,18 @@ mod tests {
         }
     }
 
+    /// What a presigned request for a target answers whose signature is over these lines behind the date.
+    fn presigned(target: &str, lines: &str) -> Result<(), Code> {
+        let mut mac = Hmac::<Sha1>::new_from_slice(b"wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY").expect("a key");
+        mac.update(format!("GET\n\n\n1175139620\n{lines}").as_bytes());
+        let signature = encode_component(&to_base64(&mac.finalize().into_bytes()));
+        let join = if target.contains('?') { '&' } else { '?' };
+        let target = format!("{target}{join}AWSAccessKeyId={KEY}&Expires=1175139620&Signature={signature}");
+        code("GET", &target, &[("host", "h")], NOW)
+    }
+
     #[test]
-    fn a_bucket_may_be_signed_with_a_slash_behind_its_name() {
-        let head = |target: &str| RequestHead::new(Method::Get, target, Vec::new()).expect("a head");
-        let secret = SecretKey::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned());
-        let signed = |path: &str| {
-            let mut mac = Hmac::<Sha1>::new_from_slice(secret.text().as_bytes()).expect("a key");
-            let claim = Claim { access_key: KEY, signature: "", date: "1175139620", place: Place::Query };
-            mac.update(string_to_sign(&head("/any"), &claim, &[], path).as_bytes());
-            encode_component(&to_base64(&mac.finalize().into_bytes()))
-        };
+    fn a_path_is_signed_as_it_is_sent_or_escaped_and_a_bucket_with_a_slash() {
         for (asked, path, expected) in [
             ("/bucket", "/bucket", Ok(())),
             ("/bucket", "/bucket/", Ok(())),
@@ -321,10 +343,30 @@ mod tests {
             ("/bucket/", "/bucket", Err(Code::SignatureDoesNotMatch)),
             ("/bucket/key", "/bucket/key/", Err(Code::SignatureDoesNotMatch)),
             ("/", "//", Err(Code::SignatureDoesNotMatch)),
+            ("/b/a+(1)%7e:%c3%bc", "/b/a+(1)%7e:%c3%bc", Ok(())),
+            ("/b/a+(1)%7e:%c3%bc", "/b/a%2B%281%29~%3A%C3%BC", Ok(())),
+            ("/b/a+(1)", "/b/a%2b(1)", Err(Code::SignatureDoesNotMatch)),
         ] {
-            let query = format!("?AWSAccessKeyId={KEY}&Expires=1175139620&Signature={}", signed(path));
-            assert_eq!(code("GET", &format!("{asked}{query}"), &[("host", "h")], NOW), expected, "{asked} {path}");
+            assert_eq!(presigned(asked, path), expected, "{asked} {path}");
         }
+    }
+
+    #[test]
+    fn nothing_that_is_signed_can_be_hidden_in_something_else() {
+        let lock = "x-amz-meta-a:1\nx-amz-object-lock-mode:COMPLIANCE\n/b/k";
+        assert_eq!(presigned("/b/k?x-amz-object-lock-mode=COMPLIANCE&x-amz-meta-a=1", lock), Ok(()));
+        let reply = "/b/k?response-content-type=a&versionId=null";
+        assert_eq!(presigned("/b/k?versionId=null&response-content-type=a", reply), Ok(()));
+        for (target, lines) in [
+            ("/b/k?x-amz-meta-a=1%0Ax-amz-object-lock-mode:COMPLIANCE", lock),
+            ("/b/k?x-amz-meta-a%3A1%0Ax-amz-object-lock-mode=COMPLIANCE", lock),
+            ("/b/k?response-content-type=a%26versionId%3Dnull", reply),
+            ("/b/k?x-amz-content-sha256=00", "x-amz-content-sha256:00\n/b/k"),
+        ] {
+            assert_eq!(presigned(target, lines), Err(Code::InvalidRequest), "{target}");
+        }
+        let name = "/b/k?response-content-disposition=a&b=c";
+        assert_eq!(presigned("/b/k?response-content-disposition=a%26b%3Dc", name), Ok(()));
     }
 
     #[test]

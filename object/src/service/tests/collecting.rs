@@ -7,7 +7,7 @@ use super::healing::heal;
 use super::*;
 use crate::api::{ListedVersion, Versioning, Versions, VersionsRequest};
 use crate::record::PartRecord;
-use crate::service::collect::{Collector, CollectorConfig, DriveUse, ListedShard, PUT_MAX, ShardStore};
+use crate::service::collect::{Collector, CollectorConfig, DriveUse, Left, ListedShard, PUT_MAX, ShardStore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -150,16 +150,37 @@ fn what_a_cut_off_put_leaves_goes_after_a_long_while() {
     let before = memory.world().drives[&drive].len();
     collect(&memory, &service, &mut collector, drive, 7);
     assert_eq!((memory.world().drives[&drive].len(), collector.candidates()), (before, 3));
+    assert_eq!(collector.left(), Left { named: before as u64 - 3, moved: 0, orphans: 3 });
     memory.world().is_index_away = true;
     collect(&memory, &service, &mut collector, drive, 9);
     assert_eq!(memory.world().drives[&drive].len(), before, "without the index nothing is removed");
     memory.world().is_index_away = false;
     collect(&memory, &service, &mut collector, drive, 1);
     assert_eq!((memory.world().drives[&drive].len(), collector.candidates()), (before - 3, 0));
-    assert_eq!(collector.blobs(), Some(before as u64));
+    assert_eq!(collector.left(), Left { named: before as u64 - 3, moved: 0, orphans: 0 });
     let parts = all_parts(&service);
     check_named(&memory, &parts);
     assert!(read(&service, "key", None).unwrap() == pattern(1_200_000));
+}
+
+#[test]
+fn a_candidate_that_somebody_else_removes_is_left_no_more() {
+    let (memory, service) = Memory::with_drives(1);
+    let drive = DriveId::from_bytes([1; 16]);
+    memory.world().forgets = true;
+    put(&service, "kept", &pattern(1_000));
+    for bytes in [1_000, 2_000, 3_000, 4_000] {
+        put(&service, "key", &pattern(bytes));
+    }
+    let mut collector = Collector::new(drive, CollectorConfig::default());
+    collect(&memory, &service, &mut collector, drive, 1);
+    assert_eq!(collector.left(), Left { named: 2, moved: 0, orphans: 3 });
+    let candidates: Vec<BlobId> = memory.world().drives[&drive].keys().copied().collect();
+    for (gone, left) in [(candidates[1], 2), (candidates[3], 1), (candidates[2], 0)] {
+        memory.world().drives.get_mut(&drive).unwrap().remove(&gone);
+        collect(&memory, &service, &mut collector, drive, 1);
+        assert_eq!(collector.left(), Left { named: 2, moved: 0, orphans: left });
+    }
 }
 
 #[test]
@@ -251,6 +272,9 @@ fn shards_of_versions_stay_and_those_without_a_record_go() {
     memory.world().leaving.insert(drives[0]);
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     heal(&service, bucket, heal::HealDepth::Noted);
+    let mut collector = Collector::new(drives[0], CollectorConfig::default());
+    collect(&memory, &service, &mut collector, drives[0], 1);
+    assert_eq!(collector.left(), Left { named: 0, moved: 11, orphans: 0 });
     collect_all(9);
     assert!(memory.world().drives[&drives[0]].is_empty());
     let parts = all_parts(&service);
