@@ -5,13 +5,14 @@
 //!
 //! Parts: [`service`] (calls between servers, tasks), `index_set` (the placement groups of ranges), `index_host` (one range at its owner), `reach` (what the object crate
 //! needs of the cluster), `relay` (calls by way of a third server), `buckets` (the list of buckets), [`keys`] (the root key and the master key),
-//! [`users`] (who else may ask), [`rights`] (how old what is known of them may be), [`quotas`] (what buckets have and may have), `healing` (when shards are made anew), [`asked_healing`] (of a bucket that an operator asks for), [`damage`] (what drives find to be damaged), [`shards`] (shards as blobs of a drive), `collecting` (when shards without a record are removed), `expiring` (when objects are deleted by rules of their buckets),
+//! [`users`] (who else may ask), [`rights`] (how old what is known of them may be), [`quotas`] (what buckets have and may have), `healing` (when shards are made anew), [`asked_healing`] (of a bucket that an operator asks for), [`damage`] (what drives find to be damaged), [`shards`] (shards as blobs of a drive), `discarding` (when shards of replaced objects are removed), `collecting` (when shards without a record are removed), `expiring` (when objects are deleted by rules of their buckets),
 //! `form` (written forms).
 
 pub mod asked_healing;
 mod buckets;
 mod collecting;
 pub mod damage;
+mod discarding;
 mod expiring;
 mod form;
 mod healing;

@@ -1,6 +1,6 @@
-//! Calls about shards and ranges between servers, and the tasks that own ranges and remove what nothing refers to.
+//! Calls about shards and ranges between servers, and the tasks that own ranges.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,11 +11,9 @@ use ashlar_catalog::state::State;
 use ashlar_grid::handler::{HandlerId, Handlers, Method, RegisteredTwice};
 use ashlar_grid::seam::{Lane, Runtime};
 use ashlar_object::api;
-use ashlar_object::cluster::{BucketList, Cluster, ShardReply, ShardRequest};
+use ashlar_object::cluster::{BucketList, ShardReply, ShardRequest};
 use ashlar_object::index::key::BucketId;
 use ashlar_object::index::{Reply, Request};
-use ashlar_object::planted::{self, Planted};
-use ashlar_object::record::PartContent;
 use ashlar_object::s3::lifecycle::Day;
 use ashlar_object::service::ObjectService;
 use ashlar_object::service::collect::ShardStore;
@@ -26,6 +24,7 @@ use ashlar_wire::time::Instant;
 use bytes::Bytes;
 
 use super::damage::Damage;
+use super::discarding::Discards;
 use super::form::{DriveCall, ToDrive, decode_to_range, encode_reply};
 use super::healing::WaitingObjects;
 use super::index_host::IndexHost;
@@ -68,10 +67,6 @@ impl Method for GetShard {
     type Reply = Vec<u8>;
 }
 
-/// How long shards stay that nothing refers to any more: whoever reads an object that is replaced can end.
-const GRACE: Duration = Duration::from_secs(60);
-/// Parts that wait to be removed. Beyond that their shards stay on the drives.
-const DISCARDS_MAX: usize = 20_000;
 /// How often the ranges of this server are looked at where the catalog does not change.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -94,7 +89,7 @@ struct Shared<R: Runtime> {
     day: OnceLock<Day>,
     node: OnceLock<WeakNode<R>>,
     ranges: Mutex<BTreeMap<GroupId, Arc<IndexHost<R>>>>,
-    discards: AtomicUsize,
+    discards: Mutex<Discards>,
     /// Objects of which damage was read, or that a drive missed.
     waiting: Mutex<WaitingObjects>,
     asked_healing: Mutex<asked_healing::Asked>,
@@ -127,7 +122,7 @@ impl<R: Runtime> ObjectNode<R> {
             day: OnceLock::new(),
             node: OnceLock::new(),
             ranges: Mutex::default(),
-            discards: AtomicUsize::new(0),
+            discards: Mutex::default(),
             waiting: Mutex::default(),
             asked_healing: Mutex::default(),
             given_root: OnceLock::new(),
@@ -187,6 +182,10 @@ impl<R: Runtime> ObjectNode<R> {
 
     pub(super) fn note_unhealed(&self, objects: u64) {
         self.0.unhealed.store(objects, Ordering::Relaxed);
+    }
+
+    pub(super) fn discards(&self) -> MutexGuard<'_, Discards> {
+        self.0.discards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn waiting_objects(&self) -> &Mutex<WaitingObjects> {
@@ -284,35 +283,6 @@ impl<R: Runtime> ObjectNode<R> {
                 let place = (group, config.primary, config.epoch);
                 ranges.insert(group, IndexHost::open((node, &self.0.volumes), place));
             }
-        }
-    }
-
-    /// Removes the shards of a part after a while.
-    pub(super) fn discard_later(&self, part: PartContent) {
-        let Some(node) = self.node() else { return };
-        if self.0.discards.fetch_add(1, Ordering::AcqRel) >= DISCARDS_MAX {
-            self.0.discards.fetch_sub(1, Ordering::AcqRel);
-            return;
-        }
-        let service = self.clone();
-        let grace = if planted::has(Planted::DiscardAtOnce) { Duration::ZERO } else { GRACE };
-        let grace = node.runtime().sleep_until(node.runtime().now() + grace);
-        node.runtime().spawn(Box::pin(async move {
-            grace.await;
-            if !service.is_over() {
-                service.discard_now(&part).await;
-            }
-            service.0.discards.fetch_sub(1, Ordering::AcqRel);
-        }));
-    }
-
-    async fn discard_now(&self, part: &PartContent) {
-        for block in 0..part.blocks() {
-            let removals = part.spread.drives.iter().zip(0..).map(|(drive, number)| {
-                let remove = ShardRequest::Remove(part.blob(block, number));
-                Box::pin(self.shard(*drive, remove)) as api::BoxFuture<'static, _>
-            });
-            together::all(removals.collect()).await;
         }
     }
 }
