@@ -104,7 +104,12 @@ pub enum ShardReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chore {
     /// Nothing refers to this any more: its shards are to be removed, after a while in which whoever reads it can end.
-    Discard(PartContent),
+    Discard {
+        /// What nothing refers to.
+        part: PartContent,
+        /// Bytes of the object that it was a part of: the more, the longer it may be read. None if nobody can have read it.
+        of_bytes: u64,
+    },
     /// Shards of this object are missing or damaged: every drive is to be asked for its own, and what lacks to be made anew.
     Heal(BucketId, String),
     /// The same for shards that the object's record notes as missing: drives that did not take theirs when it was put.

@@ -114,18 +114,22 @@ impl<C: Cluster> ObjectService<C> {
         }
     }
 
-    fn discard_part(&self, part: PartContent) {
-        self.cluster.later(Chore::Discard(part));
+    /// A part goes that was never one of an object.
+    fn discard_unread(&self, part: PartContent) {
+        self.cluster.later(Chore::Discard { part, of_bytes: 0 });
+    }
+
+    /// Parts of an object go, which somebody may be reading.
+    fn discard_parts(&self, parts: Vec<PartContent>) {
+        let of_bytes = parts.iter().map(|part| part.bytes).sum();
+        parts.into_iter().for_each(|part| self.cluster.later(Chore::Discard { part, of_bytes }));
     }
 
     /// What an object that is replaced or deleted referred to goes, but for what the new one refers to.
     fn discard(&self, before: Option<&Entry>, but: &[PartContent]) {
         let Some(Ok(record)) = before.map(decode) else { return };
-        for part in record.parts {
-            if !but.iter().any(|kept| kept.id == part.id) {
-                self.discard_part(part);
-            }
-        }
+        let is_kept = |part: &PartContent| but.iter().any(|kept| kept.id == part.id);
+        self.discard_parts(record.parts.into_iter().filter(|part| !is_kept(part)).collect());
     }
 }
 

@@ -222,7 +222,7 @@ impl<R: Runtime> Cluster for ObjectNode<R> {
 
     fn later(&self, chore: Chore) {
         match chore {
-            Chore::Discard(part) => self.discard_later(part),
+            Chore::Discard { part, of_bytes } => self.discard_later(part, of_bytes),
             Chore::Heal(bucket, key) => self.heal_soon(bucket, key, HealDepth::Every),
             Chore::HealNoted(bucket, key) => self.heal_soon(bucket, key, HealDepth::Noted),
         }

@@ -87,9 +87,8 @@ impl RequestHead {
     pub(super) fn join_headers(&mut self) {
         let mut at = 0;
         while let Some((name, _)) = self.headers.get(at) {
-            let is_of_amazon = name.starts_with("x-amz-");
-            let first = self.headers[..at].iter().position(|(known, _)| known == name).filter(|_| is_of_amazon);
-            match first {
+            let earlier = if name.starts_with("x-amz-") { &self.headers[..at] } else { &[] };
+            match earlier.iter().position(|(known, _)| known == name) {
                 Some(first) => {
                     let (_, value) = self.headers.remove(at);
                     let joined = &mut self.headers[first].1;

@@ -63,7 +63,7 @@ impl<C: Cluster> ObjectService<C> {
             };
             for (_, entry) in some.iter().filter(|(key, _)| key::part_number(key).is_some()) {
                 if let Ok(record) = PartRecord::decode(&entry.value) {
-                    self.discard_part(record.content);
+                    self.discard_unread(record.content);
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::api::{
     ListRequest, Listed, Object, Objects, Opened, PAGE_MAX, PART_BYTES_MAX, Page, Permit, PutRequest, Range,
     Redundancy, Target, VersionId, Versioning, Versions, VersionsPage, VersionsRequest,
 };
-use crate::cluster::{Chore, Cluster};
+use crate::cluster::Cluster;
 use crate::index::key::{self, BucketId};
 use crate::index::request::Scan;
 use crate::index::{Line, Reply, Request};
@@ -70,7 +70,7 @@ impl<C: Cluster> ObjectService<C> {
             // Whether it took effect is not known: its shards stay.
             Err(Error::Unavailable) => Err(Error::Unavailable),
             Err(error) => {
-                putting.record.parts.into_iter().for_each(|part| self.cluster.later(Chore::Discard(part)));
+                putting.record.parts.into_iter().for_each(|part| self.discard_unread(part));
                 Err(error)
             }
             put => put,

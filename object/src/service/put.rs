@@ -6,7 +6,7 @@ use super::ObjectService;
 use super::collect::PUT_MAX;
 use crate::api::{Body, Error, PART_BYTES_MAX, Redundancy};
 use crate::cipher::{DataKey, PartIdentity, Position};
-use crate::cluster::{Chore, Cluster, Placed, Placing, ShardReply};
+use crate::cluster::{Cluster, Placed, Placing, ShardReply};
 use crate::flight::Flight;
 use crate::index::key::BucketId;
 use crate::record::{PartContent, PartId, ShardHeader};
@@ -55,7 +55,7 @@ impl<C: Cluster> ObjectService<C> {
             Ok(()) => Ok(content),
             Err(error) => {
                 if content.bytes > 0 {
-                    self.cluster.later(Chore::Discard(content));
+                    self.discard_unread(content);
                 }
                 Err(error)
             }

@@ -198,8 +198,8 @@ impl Cluster for Memory {
     fn later(&self, chore: Chore) {
         let mut world = self.world();
         let part = match chore {
-            Chore::Discard(_) if world.forgets => return,
-            Chore::Discard(part) => part,
+            Chore::Discard { .. } if world.forgets => return,
+            Chore::Discard { part, .. } => part,
             Chore::Heal(_, key) => return world.to_heal.push(key),
             Chore::HealNoted(_, key) => return world.noted.push(key),
         };

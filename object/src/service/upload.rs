@@ -130,16 +130,16 @@ impl<C: Cluster> ObjectService<C> {
                 // A part that was put again: also the same one, whose reply was lost.
                 let before = before.and_then(|before| PartRecord::decode(&before.value).ok());
                 if let Some(before) = before.filter(|before| before.content.id != record.content.id) {
-                    self.discard_part(before.content);
+                    self.discard_unread(before.content);
                 }
                 Ok(part)
             }
             Ok(Committed::Changed) => {
-                self.discard_part(record.content);
+                self.discard_unread(record.content);
                 Err(Error::NoSuchUpload)
             }
             Err(Error::OverQuota) => {
-                self.discard_part(record.content);
+                self.discard_unread(record.content);
                 Err(Error::OverQuota)
             }
             Err(error) => Err(error),
@@ -190,7 +190,7 @@ impl<C: Cluster> ObjectService<C> {
             let tried =
                 self.try_put((bucket, name), putting, &completion.condition, Beside { checks, changes }).await?;
             if let Tried::Done(object) = tried {
-                parts.into_values().for_each(|unused| self.discard_part(unused.content));
+                parts.into_values().for_each(|unused| self.discard_unread(unused.content));
                 return Ok(object);
             }
         }
@@ -207,7 +207,7 @@ impl<C: Cluster> ObjectService<C> {
             changes.extend(parts.keys().map(|number| Change { key: key::part(bucket, &id, *number), value: None }));
             let checks = vec![Check::Version(key::upload(bucket, &id), version)];
             if let Committed::Done(_) = self.commit(bucket, checks, changes).await? {
-                parts.into_values().for_each(|part| self.discard_part(part.content));
+                parts.into_values().for_each(|part| self.discard_unread(part.content));
                 return Ok(());
             }
         }

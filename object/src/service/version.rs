@@ -312,7 +312,7 @@ impl<C: Cluster> ObjectService<C> {
                 if !is_versioned {
                     self.discard(before.as_ref(), &record.parts);
                 }
-                discarded.into_iter().for_each(|part| self.discard_part(part));
+                self.discard_parts(discarded);
                 if record.parts.iter().any(|part| !part.missing.is_empty()) {
                     self.cluster.later(Chore::HealNoted(bucket, name.to_owned()));
                 }
@@ -379,7 +379,7 @@ impl<C: Cluster> ObjectService<C> {
         plan.changes.push(Change { key: key::version(bucket, name, plan.sequence), value });
         Ok(match self.commit_as(bucket, &known, plan.checks, plan.changes).await? {
             Committed::Done(_) => {
-                plan.discarded.into_iter().for_each(|part| self.discard_part(part));
+                self.discard_parts(plan.discarded);
                 Tried::Done(Deletion { version: Some(plan.version), is_marker: true })
             }
             Committed::Changed => Tried::Changed,
@@ -447,7 +447,7 @@ impl<C: Cluster> ObjectService<C> {
         }
         Ok(match self.commit(bucket, checks, changes).await? {
             Committed::Done(_) => {
-                discarded.into_iter().for_each(|part| self.discard_part(part));
+                self.discard_parts(discarded);
                 Tried::Done(Deletion { version: Some(version), is_marker })
             }
             Committed::Changed => Tried::Changed,
