@@ -59,7 +59,7 @@ pub struct RequestHead {
     pub method: Method,
     /// The path, decoded, with its leading slash.
     pub path: String,
-    /// The path as it was sent, where it has more than letters that need no escape.
+    /// The path as it was sent, if a character of it is escaped or could be.
     pub sent_path: Option<String>,
     /// The query, decoded.
     pub query: Query,
