@@ -494,6 +494,8 @@ impl Case for ClusterCase {
     fn healed(&mut self) {
         self.healed_ns = self.control.now_ns();
         self.machines.values().for_each(|machine| machine.device.heal());
+        // Before a server is started again: it opens its drives at once, and one that failed just then would be out to the end.
+        self.load.healed();
         // A drive that failed is out until somebody has looked after it.
         let failed = |server: &ServerNo| self.machines[server].device.has_failed() || self.load.has_failed(*server);
         let failed: Vec<ServerNo> = self.lives.keys().copied().filter(failed).collect();
@@ -503,7 +505,6 @@ impl Case for ClusterCase {
             let runtime = self.control.start(server);
             self.start(runtime);
         }
-        self.load.healed();
         self.load.ask_for_a_round(true);
     }
 
