@@ -70,8 +70,13 @@ impl Limits {
 pub struct Timing {
     /// A peer that is not heard for this long, while nothing else explains it, is lost.
     pub silence_max: Duration,
-    /// Silence after which a ping asks.
+    /// Silence after which a ping asks, where something is awaited from the peer or a server has few connections.
     pub ping_after: Duration,
+    /// Silence after which a ping asks a peer from which nothing is awaited: so much for each connection that this server has, so
+    /// that a server among many sends no more pings than one among few. Never less than `ping_after`.
+    pub rest_per_connection: Duration,
+    /// The most that this comes to.
+    pub rest_max: Duration,
     /// Round trips are measured at least this often on a busy connection.
     pub measure_every: Duration,
     /// Each step of connecting: TCP and upgrade, then every message of the hello.
@@ -95,6 +100,8 @@ impl Default for Timing {
         Self {
             silence_max: Duration::from_secs(3),
             ping_after: Duration::from_millis(900),
+            rest_per_connection: Duration::from_millis(66),
+            rest_max: Duration::from_secs(15),
             measure_every: Duration::from_secs(5),
             handshake_step_max: Duration::from_secs(5),
             backoff_min: Duration::from_millis(50),

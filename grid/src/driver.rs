@@ -6,6 +6,7 @@
 
 use core::future::Future;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io::IoSlice;
@@ -52,6 +53,8 @@ pub struct Driver<R: Runtime> {
     wire: R::Wire,
     link: Arc<Link>,
     inlet: Inlet<R>,
+    /// How many connections this server has.
+    connections: Arc<AtomicUsize>,
     batch: Batch,
     /// Bytes of `inlet.raw_out` that are written.
     raw_written: usize,
@@ -76,14 +79,21 @@ pub struct Driver<R: Runtime> {
 }
 
 impl<R: Runtime> Driver<R> {
-    /// A driver for `link`, whose received bytes go to `inlet`.
-    pub fn new(runtime: Arc<R>, wire: R::Wire, link: Arc<Link>, inlet: Inlet<R>) -> Self {
+    /// A driver for `link`, whose received bytes go to `inlet`, on a server that has so many `connections`.
+    pub fn new(
+        runtime: Arc<R>,
+        wire: R::Wire,
+        link: Arc<Link>,
+        inlet: Inlet<R>,
+        connections: Arc<AtomicUsize>,
+    ) -> Self {
         let now = runtime.now();
         Self {
             runtime,
             wire,
             link,
             inlet,
+            connections,
             batch: Batch::default(),
             raw_written: 0,
             spare: Vec::new(),
@@ -300,7 +310,7 @@ impl<R: Runtime> Driver<R> {
             if due <= self.now {
                 let unacked = self.wire.unacked_bytes();
                 let mut mux = self.link.lock();
-                mux.handle_timeout(self.now, unacked);
+                mux.handle_timeout(self.now, unacked, self.connections.load(Ordering::Relaxed));
                 if matches!(mux.in_flight(), (0, 0, 0, _)) {
                     self.inlet.release_memory();
                     self.link.handovers().for_each(|handover| handover.release_memory());

@@ -71,6 +71,8 @@ pub(crate) struct Shared<R: Runtime> {
     pub(crate) draining: AtomicBool,
     pub(crate) stopped: AtomicBool,
     pub(crate) handshakes: AtomicUsize,
+    /// Connections to other servers, but for those of bulk data.
+    pub(crate) connections: Arc<AtomicUsize>,
     /// Keepers, connections and the like that run.
     pub(crate) tasks: AtomicUsize,
 }
@@ -129,6 +131,7 @@ impl<R: Runtime> Grid<R> {
             draining: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             handshakes: AtomicUsize::new(0),
+            connections: Arc::default(),
             tasks: AtomicUsize::new(0),
         }))
     }
@@ -300,7 +303,7 @@ impl<R: Runtime> Shared<R> {
             let unknown = peers.targets.iter().filter(|(_, target)| target.id.is_none());
             (known, unknown.map(|(address, target)| (address.clone(), target.last_error.clone())).collect::<Vec<_>>())
         };
-        let known = known.iter().map(|peer| peer.status(now, self.config.timing.ping_after));
+        let known = known.iter().map(|peer| peer.status(now));
         known.chain(unknown.into_iter().map(|(address, error)| PeerStatus::unknown(address, error))).collect()
     }
 }

@@ -208,7 +208,7 @@ impl<R: Runtime> Shared<R> {
             if let Some(target) = self.peers().targets.get_mut(address) {
                 target.id = Some(hello.server);
             }
-            let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
+            let standing = peer.standing(self.runtime.now());
             let taken = standing.is_linked && !standing.is_suspect && standing.incarnation == Some(hello.incarnation);
             let goes_on = !taken && !self.is_draining();
             if goes_on {
@@ -219,7 +219,7 @@ impl<R: Runtime> Shared<R> {
         let session = framed.dial(dialer, hello, proved).await?;
         let Some(dialing) = dialing else { return Err(ConnectError::Refused(RefusalCode::Malformed)) };
         let peer = dialing.0.clone();
-        let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
+        let standing = peer.standing(self.runtime.now());
         if let Decision::Refuse(code) = decide_dialed(session.incarnation, standing) {
             framed.farewell(&code.to_string()).await;
             return Err(ConnectError::Refused(code));
@@ -293,10 +293,12 @@ impl<R: Runtime> Shared<R> {
         }
         let peer = self.peer_of(hello);
         if hello.lane == Lane::Small {
-            let standing = peer.standing(self.runtime.now(), self.config.timing.ping_after);
+            let standing = peer.standing(self.runtime.now());
             if let Decision::Refuse(code) =
                 decide_accepted(self.config.server, hello.server, hello.incarnation, standing)
             {
+                // It may know that the connection there is has failed: if so, its next dial is taken.
+                peer.ask(self.runtime.now());
                 return Err(framed.refuse(&acceptor, code).await);
             }
         }
@@ -338,7 +340,7 @@ impl<R: Runtime> Shared<R> {
         let assembler = Assembler::new(chunk_max, session.salt);
         let runtime = self.runtime_of(session.lane);
         let inlet = Inlet::new(runtime.clone(), side, link.clone(), self.handlers.clone(), decoder, assembler);
-        let mut driver = Driver::new(runtime.clone(), wire, link.clone(), inlet);
+        let mut driver = Driver::new(runtime.clone(), wire, link.clone(), inlet, self.connections.clone());
         driver.handle_early(&mut rest);
         drop(rest);
         if session.lane == Lane::Small {
@@ -358,7 +360,9 @@ impl<R: Runtime> Shared<R> {
 
     /// Runs a connection to its end.
     async fn run(self: Arc<Self>, driver: Driver<R>, peer: Arc<Peer>, link: Arc<Link>) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
         let ended = driver.await;
+        self.connections.fetch_sub(1, Ordering::Relaxed);
         self.note_end(&peer, &link, &ended);
     }
 

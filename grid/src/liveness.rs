@@ -6,12 +6,18 @@
 //! byte that the peer's kernel acknowledges counts as life. A frozen process with an empty or a full buffer acknowledges
 //! nothing more, and is noticed after [`Timing::silence_max`]. If this process itself was stopped, the time it slept
 //! through is not held against the peer.
+//!
+//! A peer from which nothing is awaited is *at rest*: it is asked less often the more connections this server has, since in a
+//! mesh of many servers the pings would be most of what they send. As soon as something is awaited it is asked as soon as any other.
+//! Whenever that is, [`Timing::silence_max`] counts from when it would have been asked had it not been at rest: the time without
+//! a question is not held against it. Of two sides at rest the one that dialed asks first, and the other has its proof of life by that.
 
 use core::time::Duration;
 
 use ashlar_wire::time::Instant;
 
 use crate::config::Timing;
+use crate::frame::Side;
 
 #[derive(Debug, Clone, Copy)]
 struct Ping {
@@ -37,9 +43,16 @@ pub enum Verdict {
 pub struct Liveness {
     silence_max: Duration,
     ping_after: Duration,
+    rest_per_connection: Duration,
+    rest_max: Duration,
     measure_every: Duration,
+    side: Side,
+    /// Nothing is awaited from the peer: silence after which it is asked all the same.
+    rest: Option<Duration>,
     /// Last proof of life.
     alive_at: Instant,
+    /// From when silence counts against the peer: later than that if it has not been asked in time.
+    silent_from: Instant,
     last_check: Instant,
     last_ping: Option<Instant>,
     ping: Option<Ping>,
@@ -53,18 +66,25 @@ pub struct Liveness {
 const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// A timer that is this late means that this process was stopped.
 const STALL_MIN: Duration = Duration::from_millis(1_000);
+/// More connections than any server has.
+const CONNECTIONS_MAX: u32 = 1 << 16;
 /// A link with a long round trip is given this many of them.
 const ROUND_TRIPS_MAX: u32 = 8;
 
 impl Liveness {
-    /// A connection that was made at `now`.
+    /// The `side` of a connection that was made at `now`.
     #[must_use]
-    pub fn new(timing: &Timing, now: Instant) -> Self {
+    pub fn new(side: Side, timing: &Timing, now: Instant) -> Self {
         Self {
             silence_max: timing.silence_max,
             ping_after: timing.ping_after,
+            rest_per_connection: timing.rest_per_connection,
+            rest_max: timing.rest_max,
             measure_every: timing.measure_every,
+            side,
+            rest: None,
             alive_at: now,
+            silent_from: now,
             last_check: now,
             // The first ping goes out at once: it measures the round trip.
             last_ping: None,
@@ -79,6 +99,29 @@ impl Liveness {
     #[inline]
     pub fn handle_received(&mut self, now: Instant) {
         self.alive_at = self.alive_at.max(now);
+        self.silent_from = self.silent_from.max(now);
+    }
+
+    /// Nothing is awaited from the peer, and this server has so many connections.
+    pub fn handle_rest(&mut self, connections: usize) {
+        let each = self.rest_per_connection * u32::try_from(connections).unwrap_or(u32::MAX).min(CONNECTIONS_MAX);
+        let rest = each.min(self.rest_max);
+        let after_the_other = if self.side == Side::Acceptor { rest / 4 } else { Duration::ZERO };
+        self.rest = Some((rest + after_the_other).max(self.ping_after));
+    }
+
+    /// Something is awaited from the peer, or there is another reason to know whether it lives.
+    #[inline]
+    pub fn handle_awaited(&mut self, now: Instant) {
+        if self.rest.take().is_some() {
+            self.count_from_asking(now);
+        }
+    }
+
+    /// A peer that is asked now has been silent for as long as one that is asked in time, and no longer.
+    fn count_from_asking(&mut self, now: Instant) {
+        let before = u64::try_from(self.ping_after.as_nanos()).unwrap_or(u64::MAX);
+        self.silent_from = self.silent_from.max(Instant::from_nanos(now.as_nanos().saturating_sub(before)));
     }
 
     /// The ping is in the socket, and `accepted` bytes in all have been handed over since the beginning.
@@ -115,6 +158,12 @@ impl Liveness {
         now.saturating_since(self.alive_at)
     }
 
+    /// Whether the peer was asked and answers later than it should.
+    #[must_use]
+    pub fn is_suspect(&self, now: Instant) -> bool {
+        self.ping.is_some() && now.saturating_since(self.silent_from) > self.ping_after * 2
+    }
+
     fn silence_max(&self) -> Duration {
         self.silence_max.max(self.round_trip.unwrap_or_default() * ROUND_TRIPS_MAX)
     }
@@ -122,8 +171,9 @@ impl Liveness {
     /// Looks at the pulse. `accepted` bytes have been handed to the socket since the beginning, of which `unacked` have
     /// not been acknowledged (`None` where that is not known: then handing over counts as acknowledged).
     pub fn handle_timeout(&mut self, now: Instant, accepted: u64, unacked: Option<u64>) -> Verdict {
-        if now.saturating_since(self.next_timeout()) > STALL_MIN {
-            self.alive_at = now;
+        let due = if self.ping.is_some() { self.next_timeout() } else { self.ask_for_silence_at() };
+        if now.saturating_since(due) > STALL_MIN {
+            self.handle_received(now);
         }
         self.last_check = now;
         let acked = accepted.saturating_sub(unacked.unwrap_or(0));
@@ -132,16 +182,15 @@ impl Liveness {
             let ping_alone =
                 ping.end.is_some_and(|end| acked >= end && accepted == end) && self.acked + PING_LEN_MAX >= acked;
             if acked > self.acked && !reached && !ping_alone {
-                self.alive_at = now;
+                self.handle_received(now);
             }
         }
         self.acked = acked;
-        if self.silence(now) >= self.silence_max() {
+        if self.ping.is_some() && now.saturating_since(self.silent_from) >= self.silence_max() {
             return Verdict::Dead;
         }
-        let measured = self.last_ping.is_some_and(|at| now < at + self.measure_every);
-        let due = !measured || self.silence(now) >= self.ping_after;
-        if self.ping.is_none() && due {
+        if self.ping.is_none() && now >= self.ask_at() {
+            self.count_from_asking(now);
             self.next_token += 1;
             self.last_ping = Some(now);
             self.ping = Some(Ping { token: self.next_token, sent_at: now, end: None });
@@ -155,11 +204,23 @@ impl Liveness {
     pub fn next_timeout(&self) -> Instant {
         if self.ping.is_some() {
             return (self.last_check + CHECK_EVERY)
-                .min(self.alive_at + self.silence_max())
+                .min(self.silent_from + self.silence_max())
                 .max(self.last_check + CHECK_EVERY / 8);
         }
-        let measure = self.last_ping.map_or(self.last_check, |at| at + self.measure_every);
-        (self.alive_at + self.ping_after).min(measure)
+        self.ask_at()
+    }
+
+    /// When the next ping is due, be it for silence or to measure the round trip.
+    fn ask_at(&self) -> Instant {
+        match (self.last_ping, self.rest) {
+            (None, _) => self.last_check,
+            (Some(_), Some(_)) => self.ask_for_silence_at(),
+            (Some(last), None) => self.ask_for_silence_at().min(last + self.measure_every),
+        }
+    }
+
+    fn ask_for_silence_at(&self) -> Instant {
+        self.silent_from + self.rest.unwrap_or(self.ping_after)
     }
 }
 
@@ -176,7 +237,7 @@ mod tests {
 
     /// When a peer is declared lost that falls silent at 0, with `wire(ms)` giving accepted and unacknowledged bytes.
     fn lost_at(wire: impl Fn(u64) -> (u64, Option<u64>)) -> Option<u64> {
-        let mut pulse = Liveness::new(&Timing::default(), at(0));
+        let mut pulse = Liveness::new(Side::Dialer, &Timing::default(), at(0));
         let mut ms = 0;
         while ms < 60_000 {
             let (accepted, unacked) = wire(ms);
@@ -215,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_short_stop_of_an_idle_process_is_not_held_against_the_peer_either() {
-        let mut pulse = Liveness::new(&Timing::default(), at(0));
+        let mut pulse = Liveness::new(Side::Dialer, &Timing::default(), at(0));
         assert!(matches!(pulse.handle_timeout(at(0), 0, Some(0)), Verdict::Ping(_)));
         pulse.handle_ping_written(30);
         pulse.handle_received(at(1));
@@ -226,10 +287,85 @@ mod tests {
 
     #[test]
     fn a_stop_of_this_process_is_not_held_against_the_peer() {
-        let mut pulse = Liveness::new(&Timing::default(), at(0));
+        let mut pulse = Liveness::new(Side::Dialer, &Timing::default(), at(0));
         assert!(matches!(pulse.handle_timeout(at(0), 0, Some(0)), Verdict::Ping(_)));
         assert_eq!(pulse.handle_timeout(at(20_000), 0, Some(0)), Verdict::Fine);
         pulse.handle_received(at(20_001));
         assert_eq!(pulse.handle_timeout(at(20_250), 0, Some(0)), Verdict::Fine);
+    }
+
+    /// A pulse whose first ping was answered at 1 ms, at rest in a mesh of so many connections.
+    fn at_rest(side: Side, connections: usize) -> Liveness {
+        let mut pulse = Liveness::new(side, &Timing::default(), at(0));
+        assert_eq!(pulse.handle_timeout(at(0), 0, Some(0)), Verdict::Ping(1));
+        pulse.handle_ping_written(30);
+        pulse.handle_received(at(1));
+        pulse.handle_pong(at(1), 1);
+        pulse.handle_rest(connections);
+        pulse
+    }
+
+    #[test]
+    fn a_peer_at_rest_is_asked_the_less_often_the_more_there_are() {
+        let cases = [
+            (1, Side::Dialer, 900),
+            (13, Side::Dialer, 900),
+            (10, Side::Acceptor, 900),
+            (59, Side::Dialer, 3_894),
+            (59, Side::Acceptor, 4_867),
+            (1_999, Side::Dialer, 15_000),
+            (usize::MAX, Side::Dialer, 15_000),
+        ];
+        for (connections, side, after) in cases {
+            let mut pulse = at_rest(side, connections);
+            assert!(pulse.next_timeout() <= at(1 + after + 1), "{connections}");
+            assert_eq!(pulse.handle_timeout(at(after), 30, Some(0)), Verdict::Fine, "{connections}");
+            assert_eq!(pulse.handle_timeout(at(after + 2), 30, Some(0)), Verdict::Ping(2), "{connections}");
+        }
+    }
+
+    #[test]
+    fn a_peer_at_rest_has_as_long_for_its_answer_as_any_other() {
+        let mut pulse = at_rest(Side::Dialer, 59);
+        assert_eq!(pulse.handle_timeout(at(3_900), 30, Some(0)), Verdict::Ping(2));
+        pulse.handle_ping_written(60);
+        let mut now = 3_900;
+        while pulse.handle_timeout(at(now), 60, Some(0)) == Verdict::Fine {
+            assert_eq!(pulse.is_suspect(at(now)), now > 4_800, "{now}");
+            assert!(pulse.next_timeout() > at(now), "{now}");
+            now += 100;
+        }
+        assert_eq!(now, 6_000);
+        assert_eq!(pulse.silence(at(now)), Duration::from_millis(5_999));
+    }
+
+    #[test]
+    fn what_is_awaited_after_a_rest_is_asked_about_at_once() {
+        let mut pulse = at_rest(Side::Acceptor, 59);
+        pulse.handle_awaited(at(4_000));
+        assert_eq!(pulse.next_timeout(), at(4_000));
+        assert!(!pulse.is_suspect(at(4_000)));
+        assert_eq!(pulse.handle_timeout(at(4_000), 100, Some(0)), Verdict::Ping(2));
+        pulse.handle_ping_written(130);
+        for now in (4_100..6_100).step_by(100) {
+            assert_eq!(pulse.handle_timeout(at(now), 130, Some(0)), Verdict::Fine, "{now}");
+        }
+        assert_eq!(pulse.handle_timeout(at(6_100), 130, Some(0)), Verdict::Dead);
+    }
+
+    #[test]
+    fn what_is_awaited_soon_after_a_word_waits_for_its_time() {
+        let mut pulse = at_rest(Side::Dialer, 59);
+        pulse.handle_awaited(at(500));
+        assert_eq!(pulse.next_timeout(), at(901));
+        assert_eq!(pulse.handle_timeout(at(500), 100, Some(0)), Verdict::Fine);
+        assert_eq!(pulse.handle_timeout(at(901), 100, Some(0)), Verdict::Ping(2));
+    }
+
+    #[test]
+    fn a_stop_during_a_rest_is_not_held_against_the_peer() {
+        let mut pulse = at_rest(Side::Dialer, 59);
+        assert_eq!(pulse.handle_timeout(at(30_000), 30, Some(0)), Verdict::Fine);
+        assert_eq!(pulse.silence(at(30_000)), Duration::ZERO);
     }
 }

@@ -211,7 +211,7 @@ impl Mux {
             calls: Calls::new(limits.calls_in_flight_max.min(peer_limits.calls_in_flight_max)),
             inbound: Inbound::new(limits.calls_in_flight_max, limits.inbound_bytes_max),
             streams: Streams::new(limits.streams_open_max.min(peer_limits.streams_open_max)),
-            liveness: Liveness::new(timing, now),
+            liveness: Liveness::new(side, timing, now),
             accepted: 0,
             routes_out: BTreeMap::new(),
             routes_in: Vec::new(),
@@ -323,6 +323,7 @@ impl Mux {
         }
         let handler = self.intern_route(call.route, call.handler).map_err(CallError::NotSent)?;
         let id = self.calls.begin(call.deadline).ok_or(CallError::NotSent(Reason::Overloaded))?;
+        self.liveness.handle_awaited(now);
         self.counters.calls_out += 1;
         let deadline_ms = remaining_ms(now, call.deadline);
         Ok((id, Header { deadline_ms, handler, ..Header::new(Op::Call, id, 0) }))
@@ -628,8 +629,9 @@ impl Mux {
             .min(self.streams.next_deadline())
     }
 
-    /// Time has passed. `unacked` as [`Wire::unacked_bytes`](crate::seam::Wire::unacked_bytes) says.
-    pub fn handle_timeout(&mut self, now: Instant, unacked: Option<u64>) {
+    /// Time has passed. `unacked` as [`Wire::unacked_bytes`](crate::seam::Wire::unacked_bytes) says; `connections` is how many this
+    /// server has: a peer from which nothing is awaited is asked less often the more there are.
+    pub fn handle_timeout(&mut self, now: Instant, unacked: Option<u64>, connections: usize) {
         self.now = self.now.max(now);
         if self.state != State::Open {
             return;
@@ -641,10 +643,16 @@ impl Mux {
         for key in self.streams.expired(now) {
             self.cut_stream(key, &StreamError::Cut(Reason::Deadline), Outcome::Expired);
         }
+        let is_at_rest = self.calls.waiting() == 0 && self.streams.is_empty() && self.out.queued() == 0;
         match self.liveness.handle_timeout(now, self.accepted, unacked) {
             Verdict::Fine => {}
             Verdict::Ping(token) => self.out.push_control(&Header::new(Op::Ping, MuxId::CONNECTION, token), &[]),
             Verdict::Dead => self.close(Lost::Silent),
+        }
+        if is_at_rest {
+            self.liveness.handle_rest(connections);
+        } else {
+            self.liveness.handle_awaited(self.now);
         }
         if self.is_idle() {
             self.out.release_memory();
@@ -710,6 +718,19 @@ impl Mux {
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.liveness.round_trip()
+    }
+
+    /// The peer is asked whether it lives if it has not been heard for a while, whatever is awaited from it.
+    pub fn ask_peer(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.liveness.handle_awaited(self.now);
+        self.wake_task();
+    }
+
+    /// Whether the peer answers later than it should.
+    #[must_use]
+    pub fn is_suspect(&self, now: Instant) -> bool {
+        self.liveness.is_suspect(now)
     }
 
     /// How long the peer has not been heard.

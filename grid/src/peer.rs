@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
-use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -103,15 +102,22 @@ impl Peer {
     }
 
     /// How the peer's connection stands, for [`table`](crate::table).
-    pub(crate) fn standing(&self, now: Instant, suspect_after: Duration) -> Standing {
+    pub(crate) fn standing(&self, now: Instant) -> Standing {
         let state = self.lock();
         let live = state.link.as_ref().map(|link| link.lock()).filter(|mux| mux.lost().is_none());
-        let is_suspect = live.as_ref().is_some_and(|mux| mux.silence(now) > suspect_after * 2);
+        let is_suspect = live.as_ref().is_some_and(|mux| mux.is_suspect(now));
         Standing {
             incarnation: state.incarnation,
             is_linked: live.is_some(),
             is_suspect,
             is_dialing: state.dialing > 0,
+        }
+    }
+
+    /// Asks on its connection whether it lives, unless it was heard a moment ago.
+    pub(crate) fn ask(&self, now: Instant) {
+        if let Some(link) = &self.lock().link {
+            link.lock().ask_peer(now);
         }
     }
 
@@ -308,7 +314,7 @@ impl Peer {
         waiting.into_iter().chain(keepers).for_each(Waker::wake);
     }
 
-    pub(crate) fn status(&self, now: Instant, suspect_after: Duration) -> PeerStatus {
+    pub(crate) fn status(&self, now: Instant) -> PeerStatus {
         let state = self.lock();
         let mut status = PeerStatus::unknown(state.address.clone(), state.last_error.clone());
         status.id = Some(self.id);
@@ -327,7 +333,7 @@ impl Peer {
             status.state = match () {
                 () if mux.lost().is_some() => PeerState::Connecting,
                 () if mux.is_peer_draining() => PeerState::Draining,
-                () if mux.silence(now) > suspect_after * 2 => PeerState::Suspect,
+                () if mux.is_suspect(now) => PeerState::Suspect,
                 () => PeerState::Connected,
             };
             status.key = Some(link.proofs().key());

@@ -526,7 +526,7 @@ impl Rig {
         for end in [0, 1] {
             let now = self.now;
             let mux = &mut self.wake(end).mux;
-            mux.handle_timeout(now, None);
+            mux.handle_timeout(now, None, 1);
             assert!(mux.lost().is_some() || mux.next_timeout() > now, "time moves on");
         }
     }

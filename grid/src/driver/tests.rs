@@ -179,7 +179,7 @@ impl Setup {
         let decoder = Decoder::new(Side::Dialer);
         let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
         let pipe = Pipe { incoming: segment.as_bytes().to_vec(), kernel: Arc::clone(&kernel) };
-        let driver = Driver::new(runtime.clone(), pipe, link.clone(), inlet);
+        let driver = Driver::new(runtime.clone(), pipe, link.clone(), inlet, Arc::default());
         Self { runtime, driver, link, pending, kernel }
     }
 

@@ -41,6 +41,7 @@ impl Mux {
         let windows = Windows { send: 0, receive, receive_max };
         let key = self.streams.open(None, windows, call.deadline, now);
         let key = key.ok_or(StreamError::NotExecuted(Reason::Overloaded))?;
+        self.liveness.handle_awaited(now);
         let id = self.streams.get(key).expect("opened the line before").id;
         let deadline_ms = remaining_ms(now, call.deadline);
         let header = Header { deadline_ms, handler, ..Header::new(Op::Open, id, u64::from(receive)) };

@@ -128,7 +128,7 @@ impl Pair {
         self.now = self.now + Duration::from_millis(ms);
         for end in &mut self.ends {
             end.mux.handle_received(self.now);
-            end.mux.handle_timeout(self.now, None);
+            end.mux.handle_timeout(self.now, None, 1);
         }
     }
 

@@ -117,6 +117,67 @@ fn notice(fault: Fault, kind: Load, after_ms: u64) {
     }
 }
 
+/// Messages that all servers received from all others so far.
+fn messages(rig: &Rig) -> u64 {
+    let of = |node: &Node| node.grid.peers().iter().map(|peer| peer.counters.messages_in).sum::<u64>();
+    rig.nodes.iter().map(of).sum()
+}
+
+#[test]
+fn idle_mesh_is_quiet() {
+    const SERVERS: usize = 60;
+    let mut rig = Rig::meshed(SERVERS, WorldOptions { link: link(500, 0, 1_460), ..shaken(60) }, |_, _| {});
+    // The first pings, that measure the round trip, are over.
+    rig.pass(secs(10));
+    let before = messages(&rig);
+    rig.pass(secs(60));
+    let each = (messages(&rig) - before) as f64 / SERVERS as f64 / 60.0;
+    // With one side of each connection asking, and as many answers; both sides ask where their timers meet.
+    assert!((10.0..20.0).contains(&each), "{each} messages a second and server");
+    let losses: Vec<_> = rig.nodes.iter().flat_map(Node::losses).collect();
+    assert_eq!(losses, Vec::new());
+}
+
+#[test]
+fn frozen_peer_among_many_is_noticed() {
+    for calls in [false, true] {
+        let mut rig = Rig::meshed(40, shaken(41), |_, _| {});
+        rig.pass(secs(10));
+        let begun_ns = rig.world.now_ns();
+        rig.world.pause(rig.nodes[1].no);
+        if calls {
+            load(&rig.nodes[0], 1, Load::Trickle, &Arc::default());
+        }
+        let others = |rig: &Rig| (2..40).all(|at| !rig.nodes[at].losses().is_empty());
+        rig.until(secs(6), "the loss is noticed", |rig| !rig.nodes[0].losses().is_empty());
+        let after = Duration::from_nanos(rig.nodes[0].losses()[0].0 - begun_ns);
+        // Who waits for it knows as soon as in a mesh of two. Nobody else waits for longer than a rest and the time for the answer.
+        assert!(!calls || after <= ms(3_250) + ms(20), "noticed after {after:?}");
+        rig.until(ms(6_000), "everybody notices", others);
+        let latest = (2..40).map(|at| rig.nodes[at].losses()[0].0).max().expect("they are many");
+        let latest = Duration::from_nanos(latest - begun_ns);
+        assert!(latest <= ms(39 * 66 * 5 / 4 + 2_100 + 300), "the last notices after {latest:?}");
+    }
+}
+
+#[test]
+fn peer_that_knows_of_the_loss_first_is_back_soon() {
+    let mut rig = Rig::meshed(40, shaken(43), |_, _| {});
+    rig.pass(secs(10));
+    let (one, two) = (rig.nodes[0].no, rig.nodes[1].no);
+    // What either sends on this connection is lost from now on, and only one of them looks.
+    for conn in rig.world.connections() {
+        if conn.hosts == [one, two] || conn.hosts == [two, one] {
+            rig.world.black_hole(conn.id, Side::Dialer);
+            rig.world.black_hole(conn.id, Side::Acceptor);
+        }
+    }
+    load(&rig.nodes[0], 1, Load::Trickle, &Arc::default());
+    rig.until(secs(3), "the caller notices", |rig| !rig.nodes[0].losses().is_empty());
+    let back = rig.until(secs(5), "connected again", |rig| rig.nodes[0].is_connected(1) && rig.nodes[1].is_connected(0));
+    assert!(back <= secs(3), "back after {back:?}");
+}
+
 /// One history of two servers, in which their wall clocks are stepped or not.
 fn history(steps: bool) -> (u64, u64) {
     let mut rig = Rig::meshed(2, shaken(7), |_, _| {});

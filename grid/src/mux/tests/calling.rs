@@ -412,7 +412,7 @@ fn a_silent_peer_is_lost_and_calls_say_so() {
     while mux.lost().is_none() {
         let now = mux.next_timeout();
         assert!(now <= at(3_000));
-        mux.handle_timeout(now, Some(0));
+        mux.handle_timeout(now, Some(0), 1);
         let (mut batch, mut spare) = (Batch::default(), Vec::new());
         while mux.take_batch(&mut batch) {
             let len = batch.slices().map(<[u8]>::len).sum();

@@ -170,7 +170,7 @@ fn the_rest_of_a_cut_stream_is_late_and_not_kept() {
             pair.step(0);
         }
         // Only the receiver's clock has come so far.
-        pair.ends[1].mux.handle_timeout(at(50), None);
+        pair.ends[1].mux.handle_timeout(at(50), None, 1);
         while pair.ends[0].mux.has_output() {
             pair.step(0);
         }
