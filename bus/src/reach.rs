@@ -8,7 +8,9 @@
 //! Without fresh knowledge a primary stops taking writes before the voters on the other side of a partition can have
 //! declared it failed: after nine tenths of the member timeout, where they wait for the whole of it.
 //!
-//! Voters ask each other in turn, so often that each asks all within a quarter of the member timeout.
+//! A few voters ask all others in turn, so often that each asks all within a quarter of the member timeout; the others do the
+//! same only while what they have learned is old, somebody is doubted, or somebody knows something else. So what voters of a
+//! cluster that is well ask each other does not grow with the square of their number.
 
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -19,6 +19,9 @@ use crate::voters::Voters;
 
 /// Members that are passed over in search of one to probe.
 const PASSED_MAX: usize = 16;
+/// Voters that ask all others all the time; the rest learn from them whether a majority is in reach, and ask only if they do not, or
+/// while something is amiss.
+const ASKERS: usize = 3;
 /// Voters that a doubt is told to; they tell the others.
 const DOUBT_FANOUT: usize = 3;
 /// Doubts at once, as a share of the members, that begin a sweep.
@@ -70,10 +73,31 @@ impl Bus {
         }
         if now >= self.reach.next_pulse() {
             let voter = self.reach.take_pulse(&self.voters, self.config.member_timeout, now);
-            if let Some(voter) = voter.filter(|voter| *voter != self.identity.server) {
+            if let Some(voter) = voter.filter(|voter| *voter != self.identity.server)
+                && (self.is_asker() || !self.is_calm() || !self.knows_of_majority(now))
+            {
                 self.probe(voter, Cause::Turn, false, now);
             }
         }
+    }
+
+    /// Whether this voter is one of the [`ASKERS`]: the first ones that live.
+    fn is_asker(&self) -> bool {
+        let own = self.identity.server;
+        let before = self.voters.everybody().into_iter().take_while(|voter| *voter < own);
+        let lives = |id: &ServerId| self.members.get(*id).is_some_and(|member| !member.life.failed);
+        before.filter(lives).take(ASKERS).count() < ASKERS
+    }
+
+    /// Whether nobody is doubted here, and those whom this member spoke with last know the same.
+    fn is_calm(&self) -> bool {
+        self.suspicion.len() == 0 && self.standing.differs_since.is_none()
+    }
+
+    /// Whether this member has learned lately enough, be it from others, that a majority of the voters is in reach.
+    fn knows_of_majority(&self, now: Instant) -> bool {
+        let known = self.reach.majority_at(&self.voters, self.identity.server, now);
+        known.is_some_and(|at| now.saturating_since(at) <= self.config.member_timeout / 3)
     }
 
     fn choose_target(&mut self) -> Option<ServerId> {

@@ -65,6 +65,19 @@ fn an_idle_member_says_little() {
 }
 
 #[test]
+fn many_voters_say_no_more_than_few() {
+    let layout = Layout { voters: 60, ..Layout::new(60, Duration::from_secs(15)) };
+    let formed = form(&layout, 1).expect("a cluster of members that are well is formed");
+    let (report, _) = idle_traffic(&formed, 1).expect("the change becomes known");
+    let mut packets: Vec<u64> =
+        report.traffic.iter().map(|one| one.packets / (report.lasted_ns / SECOND_NS)).collect();
+    packets.sort_unstable();
+    // Five probes and five answers, and what the three voters that ask all others ask this one.
+    assert!(packets[0] >= 8 && packets[56] <= 13, "packets a second: {packets:?}");
+    assert!(packets[57..].iter().all(|askers| (20..30).contains(askers)), "packets a second: {packets:?}");
+}
+
+#[test]
 fn the_same_seed_has_the_same_death() {
     let formed = formed(20, 1);
     let [once, twice] = [0; 2].map(|_| kill(&formed, Victims::Primaries(300_000), 7).expect("served again"));
