@@ -17,6 +17,8 @@ use alloc::boxed::Box;
 
 use ashlar_placement::map::GroupId;
 use ashlar_placement::rule::ExtentId;
+use core::time::Duration;
+
 use ashlar_wire::epoch::Epoch;
 use ashlar_wire::id::{DriveId, VolumeId};
 use ashlar_wire::time::Instant;
@@ -137,6 +139,17 @@ struct Entering {
     is_adopted: bool,
 }
 
+/// The first moment after `now` at which the members of `drive` tick. They do so together, so that a drive with hundreds of members
+/// wakes up once a period, and what they ask others leaves in one message each; drives tick at different moments.
+fn tick_after(now: Instant, period: Duration, drive: DriveId) -> Instant {
+    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    let [bytes @ .., _, _, _, _, _, _, _, _] = *drive.as_bytes();
+    let phase = u64::from_le_bytes(bytes) % period;
+    let nanos = now.as_nanos();
+    let passed = (nanos % period + period - phase) % period;
+    Instant::from_nanos(nanos.saturating_add(period - passed))
+}
+
 /// One drive's share of one placement group.
 #[derive(Debug)]
 pub struct Member {
@@ -182,7 +195,7 @@ impl Member {
             configuration: None,
             bench,
             has_record,
-            next_tick: now + settings.tick,
+            next_tick: tick_after(now, settings.tick, drive),
             saved_clean: record.clean,
             saved_at: now,
         }
@@ -605,7 +618,7 @@ impl Member {
         if now < self.next_tick {
             return;
         }
-        self.next_tick = now + self.core.settings.tick;
+        self.next_tick = tick_after(now, self.core.settings.tick, self.core.drive);
         match &mut self.state {
             State::Primary(primary) => primary.tick(&mut self.core, now),
             State::Backup(backup) => backup.tick(&mut self.core, now),

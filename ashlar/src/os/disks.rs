@@ -49,7 +49,7 @@ impl Drive {
             DriveIds { cluster: data.cluster, server: data.server, new_drive: DriveId::from_bytes(random::bytes()) };
         let outputs = {
             let volumes = volumes.clone();
-            move |drive, output| volumes.handle_output(drive, output)
+            move |drive, outputs| volumes.handle_outputs(drive, outputs)
         };
         let extents = DriveThread::open_or_format(folder, ids, sizes.extents, outputs)?;
         let drive = extents.drive();
@@ -218,6 +218,10 @@ fn other_copies(options: &CatalogOptions, shape: Shape) -> Vec<(&'static str, St
 impl DrivePort for Drive {
     fn send(&self, input: DriveInput) -> bool {
         self.extents.send(input).is_ok()
+    }
+
+    fn send_all(&self, inputs: Vec<DriveInput>) {
+        self.extents.send_all(inputs);
     }
 }
 

@@ -84,7 +84,7 @@ impl DriveThread {
     }
 
     /// Opens the drive in a directory, or makes one of `bytes` bytes there, and starts its threads. `outputs` is called
-    /// on the drive's thread with everything that the drive wants done, in order.
+    /// on the drive's thread with all that the drive wants done, in order, whenever there is something.
     ///
     /// # Errors
     /// The directory cannot be used, is in use, belongs to another cluster, was written by a newer program, is damaged,
@@ -93,7 +93,7 @@ impl DriveThread {
         dir: &Path,
         ids: DriveIds,
         bytes: u64,
-        outputs: impl FnMut(DriveId, HostOutput) + Send + 'static,
+        outputs: impl FnMut(DriveId, Vec<HostOutput>) + Send + 'static,
     ) -> Result<DriveHandle, Failure> {
         let folder = Folder::take(dir, folder::LOCK)?;
         let (file, store) = folder.open_or_format(ids, bytes)?;
@@ -159,6 +159,11 @@ impl DriveHandle {
         self.inbox.send(input)
     }
 
+    /// Tells the drive several things at once. Those for which there is no room are lost. Never waits for the drive.
+    pub fn send_all(&self, inputs: Vec<DriveInput>) {
+        self.inbox.send_all(inputs);
+    }
+
     /// Stops the drive and waits for its threads. Everything acknowledged is durable; what is under way may be done or
     /// not, as at a loss of power. Another process can open the drive afterwards.
     pub fn stop(mut self) {
@@ -176,6 +181,10 @@ impl DriveHandle {
 impl DrivePort for DriveHandle {
     fn send(&self, input: DriveInput) -> bool {
         Self::send(self, input).is_ok()
+    }
+
+    fn send_all(&self, inputs: Vec<DriveInput>) {
+        Self::send_all(self, inputs);
     }
 }
 
@@ -196,17 +205,18 @@ struct Owner<F> {
     _folder: Folder,
 }
 
-impl<F: FnMut(DriveId, HostOutput)> Owner<F> {
+impl<F: FnMut(DriveId, Vec<HostOutput>)> Owner<F> {
     fn run(mut self) {
         loop {
             // First what the drive wants: it may have begun something when it was opened.
             self.pool.execute(core::iter::from_fn(|| self.host.poll_io()));
             self.level.set_free(self.host.store().free_bytes());
-            while let Some(output) = self.host.poll_output() {
-                if matches!(output, HostOutput::Poisoned(_)) {
-                    self.level.fail();
-                }
-                (self.outputs)(self.host.drive(), output);
+            let outputs: Vec<HostOutput> = core::iter::from_fn(|| self.host.poll_output()).collect();
+            if outputs.iter().any(|output| matches!(output, HostOutput::Poisoned(_))) {
+                self.level.fail();
+            }
+            if !outputs.is_empty() {
+                (self.outputs)(self.host.drive(), outputs);
             }
             let Some(batch) = self.inbox.wait(self.host.poll_timeout()) else { break };
             let now = clock::now();

@@ -61,6 +61,13 @@ pub enum DriveInput {
 pub trait DrivePort: Send + Sync + 'static {
     /// Puts it into the drive's inbox; false where that is full, or the drive has stopped: then nothing is done.
     fn send(&self, input: DriveInput) -> bool;
+
+    /// Puts several into the inbox at once, so that the drive is woken once. Where it is full, the last ones are lost.
+    fn send_all(&self, inputs: Vec<DriveInput>) {
+        for input in inputs {
+            self.send(input);
+        }
+    }
 }
 
 impl DriveHost {

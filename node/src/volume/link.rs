@@ -62,7 +62,7 @@ struct Waiting {
 pub(super) struct Queue(Mutex<Waiting>);
 
 impl Queue {
-    /// Adds a message, or drops it where there is no room.
+    /// Adds a message, or drops it where there is no room. [`Queue::wake`] sends it, with all that were added before.
     pub(super) fn push(&self, framed: &Framed) {
         let mut frame = Vec::new();
         framed.encode(&mut frame);
@@ -73,8 +73,11 @@ impl Queue {
         }
         waiting.bytes += frame.len();
         waiting.frames.push_back(frame);
-        let sender = waiting.sender.take();
-        drop(waiting);
+    }
+
+    /// Wakes whoever sends what was added.
+    pub(super) fn wake(&self) {
+        let sender = self.lock().sender.take();
         if let Some(sender) = sender {
             sender.wake();
         }
@@ -88,13 +91,8 @@ impl Queue {
 
     /// No more is sent.
     pub(super) fn close(&self) {
-        let mut waiting = self.lock();
-        waiting.is_over = true;
-        let sender = waiting.sender.take();
-        drop(waiting);
-        if let Some(sender) = sender {
-            sender.wake();
-        }
+        self.lock().is_over = true;
+        self.wake();
     }
 
     /// Waits for messages and takes them all, one behind the other; nothing once the queue is closed.
@@ -168,6 +166,11 @@ fn decode(frame: &[u8]) -> Result<Framed, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+    use core::task::Waker;
+    use std::sync::Arc;
+    use std::task::Wake;
+
     use ashlar_placement::map::{GroupId, PgId, SetId};
     use ashlar_replica::Life;
     use ashlar_replica::message::Body;
@@ -214,6 +217,29 @@ mod tests {
         }
         queue.close();
         assert_eq!(queue.poll_take(&cx), Poll::Ready(None));
+    }
+
+    #[test]
+    fn what_goes_together_wakes_its_sender_once() {
+        struct Counting(AtomicUsize);
+        impl Wake for Counting {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let (queue, counting) = (Queue::default(), Arc::new(Counting(AtomicUsize::new(0))));
+        let waker = Waker::from(Arc::clone(&counting));
+        let cx = Context::from_waker(&waker);
+        assert!(queue.poll_take(&cx).is_pending());
+        (1..=20).for_each(|nonce| queue.push(&framed(nonce)));
+        assert_eq!(counting.0.load(Ordering::Relaxed), 0);
+        queue.wake();
+        queue.wake();
+        assert_eq!(counting.0.load(Ordering::Relaxed), 1);
+        assert!(queue.poll_take(&cx).is_ready());
+        assert!(queue.poll_take(&cx).is_pending());
+        queue.close();
+        assert_eq!((counting.0.load(Ordering::Relaxed), queue.poll_take(&cx)), (2, Poll::Ready(None)));
     }
 
     #[test]

@@ -184,10 +184,21 @@ impl<R: Runtime> VolumeService<R> {
         &self.0.catalog
     }
 
-    /// A drive of this server wants something done. Called on the drive's thread; never waits.
-    pub fn handle_output(&self, drive: DriveId, output: HostOutput) {
+    /// What a drive of this server wants done. Called on the drive's thread; never waits. Messages to one server, or to another drive
+    /// of this one, go together: whoever takes them is woken once.
+    pub fn handle_outputs(&self, drive: DriveId, outputs: impl IntoIterator<Item = HostOutput>) {
+        let mut messages = Vec::new();
+        for output in outputs {
+            self.handle_output(drive, output, &mut messages);
+        }
+        if !messages.is_empty() {
+            self.send_all(messages);
+        }
+    }
+
+    fn handle_output(&self, drive: DriveId, output: HostOutput, messages: &mut Vec<Framed>) {
         match output {
-            HostOutput::Send { to, message } => self.send(Framed { from: drive, to, message }),
+            HostOutput::Send { to, message } => messages.push(Framed { from: drive, to, message }),
             HostOutput::Reply { token, result } => {
                 if let Some(asked) = lock(&self.0.asked).remove(&token.0) {
                     asked.keep(result);
@@ -232,14 +243,34 @@ impl<R: Runtime> VolumeService<R> {
         self.0.node.get()?.upgrade()
     }
 
-    fn send(&self, framed: Framed) {
-        if let Some(port) = self.drive(framed.to) {
-            port.send(DriveInput::Message { from: framed.from, message: framed.message });
-            return;
+    fn send_all(&self, messages: Vec<Framed>) {
+        let state = self.0.catalog.state_now();
+        let server_of = |drive| state.as_ref().and_then(|state| state.drive(drive).map(|drive| drive.server));
+        let mut here = Inputs::default();
+        let mut queues: BTreeMap<ServerId, Arc<Queue>> = BTreeMap::new();
+        for framed in messages {
+            if self.drive(framed.to).is_some() {
+                here.add(framed);
+                continue;
+            }
+            let Some(server) = server_of(framed.to) else { continue };
+            if let Some(queue) = queues.get(&server) {
+                queue.push(&framed);
+            } else if let Some(queue) = self.queue(server) {
+                queue.push(&framed);
+                queues.insert(server, queue);
+            }
         }
-        let server = self.0.catalog.state_now().and_then(|state| state.drive(framed.to).map(|drive| drive.server));
-        if let Some(queue) = server.and_then(|server| self.queue(server)) {
-            queue.push(&framed);
+        queues.values().for_each(|queue| queue.wake());
+        self.hand_in(here);
+    }
+
+    /// Hands messages to the drives of this server. A full inbox loses them, as a network may.
+    fn hand_in(&self, inputs: Inputs) {
+        for (drive, inputs) in inputs.0 {
+            if let Some(port) = self.drive(drive) {
+                port.send_all(inputs);
+            }
         }
     }
 
@@ -538,17 +569,29 @@ impl<R: Runtime> VolumeService<R> {
         let mut frames = Frames::default();
         while let Ok(Some(piece)) = stream.receiver.receive().await {
             frames.feed(&piece);
+            let mut inputs = Inputs::default();
             while let Some(framed) = frames.next().map_err(|_| other_version())? {
-                if let Some(port) = self.drive(framed.to).filter(|_| self.is_of(framed.from, from)) {
-                    // A full inbox loses it, as a network may.
-                    port.send(DriveInput::Message { from: framed.from, message: framed.message });
+                if self.drive(framed.to).is_some() && self.is_of(framed.from, from) {
+                    inputs.add(framed);
                 }
             }
+            self.hand_in(inputs);
             if self.is_over() {
                 return Ok(());
             }
         }
         Ok(())
+    }
+}
+
+/// Messages for drives of this server.
+#[derive(Debug, Default)]
+struct Inputs(BTreeMap<DriveId, Vec<DriveInput>>);
+
+impl Inputs {
+    fn add(&mut self, framed: Framed) {
+        let Framed { from, to, message } = framed;
+        self.0.entry(to).or_default().push(DriveInput::Message { from, message });
     }
 }
 

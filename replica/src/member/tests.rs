@@ -759,3 +759,21 @@ fn no_order_of_events_stops_a_member() {
         Ok(())
     });
 }
+
+#[test]
+fn members_of_a_drive_tick_together() {
+    const TICK: Duration = Duration::from_millis(100);
+    let first = |at, number| tick_after(at, TICK, drive(number));
+    for number in [1, 2, 250] {
+        let mut ticks = (0..250).map(|millis| first(at(5_000 + millis), number)).collect::<Vec<_>>();
+        for (millis, tick) in (0..).zip(&ticks) {
+            assert!(*tick > at(5_000 + millis) && *tick <= at(5_000 + millis) + TICK, "within a period, never at once");
+        }
+        ticks.dedup();
+        assert!(ticks.len() <= 4 && ticks.windows(2).all(|two| two[1] == two[0] + TICK), "{ticks:?}");
+        assert_eq!(first(ticks[0], number), ticks[1], "who has ticked waits a whole period");
+    }
+    assert_ne!(first(at(5_000), 1), first(at(5_000), 2), "drives tick at different moments");
+    assert!(first(Instant::ORIGIN, 250) > Instant::ORIGIN);
+    assert_eq!(first(Instant::NEVER, 1), Instant::NEVER);
+}

@@ -370,7 +370,7 @@ impl ClusterCase {
             busy_ppm: self.busy_ppm,
         };
         let outputs = volumes.clone();
-        runtime.spawn(Box::pin(owner.run(move |drive, output| outputs.handle_output(drive, output))));
+        runtime.spawn(Box::pin(owner.run(move |drive, wanted| outputs.handle_outputs(drive, wanted))));
         let register = register(volumes.clone(), *drive, Arc::clone(&self.wrong), self.control.clone());
         runtime.spawn(Box::pin(register));
         self.load.begin(&birth);

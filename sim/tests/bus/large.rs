@@ -69,8 +69,7 @@ fn many_voters_say_no_more_than_few() {
     let layout = Layout { voters: 60, ..Layout::new(60, Duration::from_secs(15)) };
     let formed = form(&layout, 1).expect("a cluster of members that are well is formed");
     let (report, _) = idle_traffic(&formed, 1).expect("the change becomes known");
-    let mut packets: Vec<u64> =
-        report.traffic.iter().map(|one| one.packets / (report.lasted_ns / SECOND_NS)).collect();
+    let mut packets: Vec<u64> = report.traffic.iter().map(|one| one.packets / (report.lasted_ns / SECOND_NS)).collect();
     packets.sort_unstable();
     // Five probes and five answers, and what the three voters that ask all others ask this one.
     assert!(packets[0] >= 8 && packets[56] <= 13, "packets a second: {packets:?}");

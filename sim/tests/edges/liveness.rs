@@ -174,7 +174,8 @@ fn peer_that_knows_of_the_loss_first_is_back_soon() {
     }
     load(&rig.nodes[0], 1, Load::Trickle, &Arc::default());
     rig.until(secs(3), "the caller notices", |rig| !rig.nodes[0].losses().is_empty());
-    let back = rig.until(secs(5), "connected again", |rig| rig.nodes[0].is_connected(1) && rig.nodes[1].is_connected(0));
+    let back =
+        rig.until(secs(5), "connected again", |rig| rig.nodes[0].is_connected(1) && rig.nodes[1].is_connected(0));
     assert!(back <= secs(3), "back after {back:?}");
 }
 

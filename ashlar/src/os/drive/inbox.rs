@@ -74,6 +74,17 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
+    /// Leaves several inputs for the drive's thread, and wakes it once. Those for which there is no room are lost.
+    pub(super) fn send_all(&self, inputs: Vec<T>) {
+        let mut state = self.lock();
+        if state.is_stopped {
+            return;
+        }
+        let room = INPUTS_MAX.saturating_sub(state.batch.inputs.len());
+        state.batch.inputs.extend(inputs.into_iter().take(room));
+        self.wake(state);
+    }
+
     /// Leaves a completed IO.
     pub(super) fn complete(&self, completion: Completion) {
         let mut state = self.lock();
@@ -134,6 +145,7 @@ mod tests {
         let inbox = Inbox::default();
         (0..INPUTS_MAX).for_each(|_| inbox.send(input()).unwrap());
         assert_eq!(inbox.send(input()), Err(DriveRefusal::Busy));
+        inbox.send_all(vec![input()]);
         // A completion is never refused: the drive's store bounds them.
         inbox.complete(Completion { id: IoId(1), result: Ok(IoOutput::Done) });
         let batch = inbox.wait(None).unwrap();

@@ -27,7 +27,10 @@ fn ids(cluster: u8) -> DriveIds {
 
 fn start(dir: &Path) -> (DriveHandle, Receiver<HostOutput>) {
     let (sender, outputs) = channel();
-    let drive = DriveThread::open_or_format(dir, ids(1), BYTES, move |_, output| drop(sender.send(output))).unwrap();
+    let drive = DriveThread::open_or_format(dir, ids(1), BYTES, move |_, outputs| {
+        outputs.into_iter().for_each(|output| drop(sender.send(output)))
+    })
+    .unwrap();
     (drive, outputs)
 }
 
@@ -97,7 +100,10 @@ fn what_is_written_is_there_after_a_restart() {
     // The size and the id are those of the first time.
     let (sender, outputs) = channel();
     let others = DriveIds { new_drive: DriveId::from_bytes([4; 16]), ..ids(1) };
-    let drive = DriveThread::open_or_format(&dir, others, 1, move |_, output| drop(sender.send(output))).unwrap();
+    let drive = DriveThread::open_or_format(&dir, others, 1, move |_, outputs| {
+        outputs.into_iter().for_each(|output| drop(sender.send(output)))
+    })
+    .unwrap();
     assert_eq!(drive.drive(), DRIVE);
     configure(&drive, 3);
     let read = |offset, len| Operation::Read(Range { offset, len });

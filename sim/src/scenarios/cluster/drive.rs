@@ -143,7 +143,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// Runs the drive until the life ends.
-    pub(super) async fn run(mut self, outputs: impl Fn(DriveId, HostOutput) + Send) {
+    pub(super) async fn run(mut self, outputs: impl Fn(DriveId, Vec<HostOutput>) + Send) {
         loop {
             let due = {
                 let mut host = lock(&self.host);
@@ -154,7 +154,7 @@ impl Owner {
                 let due = host.poll_timeout();
                 drop(host);
                 begun.into_iter().for_each(|io| self.begin(io));
-                wanted.into_iter().for_each(|output| outputs(drive, output));
+                outputs(drive, wanted);
                 due
             };
             match due {
