@@ -114,6 +114,15 @@ impl Votes {
         Ok(())
     }
 
+    /// The candidate that got this vote has given its attempt up: what was voted for will not be claimed, and binds nobody. Each of two
+    /// that want slots of each other votes for itself first; else both would refuse the other for ever.
+    pub(crate) fn handle_given_up(&mut self, group: GroupId, vote: Given) {
+        let is_bound = self.promises.get(&group).is_some_and(|promise| promise.epoch == vote.epoch);
+        if is_bound && self.given.get(&group) == Some(&vote) {
+            self.promises.remove(&group);
+        }
+    }
+
     /// The greatest epoch in which this voter has lately voted about slots. A candidate that wants slots beyond it is late for
     /// nobody; without that word, two that want the same slots could refuse each other for ever, each in epochs of its own.
     pub(crate) fn promised(&self) -> Epoch {

@@ -11,7 +11,7 @@ use ashlar_wire::time::Instant;
 
 use super::durable::Deferred;
 use super::{Bus, NEWS_MAX, Place};
-use crate::ballot::{Ballot, Facts, Phase};
+use crate::ballot::{Ballot, Facts, Given, Phase};
 use crate::claim::{Claim, Heard, next_voted};
 use crate::event::{CopyState, Event, Role, Unfit};
 use crate::gossip::Subject;
@@ -404,6 +404,7 @@ impl Bus {
     fn retry_ballot(&mut self, now: Instant, group: GroupId) {
         let Some(ballot) = self.ballots.get_mut(&group) else { return };
         self.counters.ballots_lost += u64::from(ballot.attempts > 0);
+        self.votes.handle_given_up(group, Given { epoch: ballot.epoch, candidate: self.identity.server });
         let longest = self.config.ballot_retry_max * ballot.attempts.clamp(1, 8);
         let delay = self.config.ballot_retry_max / 5 + self.chance.span(longest);
         ballot.phase = Phase::Waiting(now + delay);

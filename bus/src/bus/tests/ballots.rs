@@ -1,7 +1,7 @@
 //! Elections, manual failovers, claims, changes of voters, migration, memory.
 
 use super::*;
-use crate::event::{CommandError, CopyState, How, Role, Unfit};
+use crate::event::{CommandError, CopyState, Health, How, Role, Unfit};
 
 fn three_primaries(extra: u8) -> Net {
     let mut net = Net::new(3 + extra);
@@ -318,6 +318,27 @@ fn slots_that_move_together_out_of_one_group_all_arrive() {
     net.run(2_000);
     let arrived = |round: &u16| net.owner_of(1, round * 40) == Some(2) && net.owner_of(1, round * 40 + 20) == Some(3);
     assert!((0..20).all(|round| arrived(&round)));
+}
+
+#[test]
+fn two_that_take_slots_of_each_other_both_get_them() {
+    for round in 0..20_u16 {
+        // Neither has a majority without the other's vote, and each votes for itself first.
+        let mut net = three_primaries(0);
+        net.kill(3);
+        net.run_until(9_000, "two are left", |net| net.bus(1).member(id(3)).unwrap().health == Health::Failed);
+        let take = |number, first: u16| Command::Claim {
+            group: group(number),
+            slots: std::vec![SlotRange::new(first + round, first + round + 9).unwrap()],
+        };
+        net.command(1, take(1, 6_000));
+        net.command(2, take(2, 1_000));
+        net.run_until(15_000, "both have what they wanted", |net| {
+            [1, 2]
+                .iter()
+                .all(|at| net.owner_of(*at, 6_005 + round) == Some(1) && net.owner_of(*at, 1_005 + round) == Some(2))
+        });
+    }
 }
 
 #[test]
