@@ -293,6 +293,8 @@ impl<'a> Run<'a> {
 
     /// One member dies while everything else is well: it is replaced in time, and comes back.
     fn lose_one(&mut self) -> Going {
+        // Who has become a replica a moment ago has no copy before the next writes, and must not stand.
+        self.run_until(self.flow_ns)?;
         let Some(victim) = self.choose_victim() else { return Ok(()) };
         self.world.note(|| format!("{victim} dies while all is well"));
         self.world.crash(victim);
