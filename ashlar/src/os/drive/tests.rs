@@ -28,7 +28,7 @@ fn ids(cluster: u8) -> DriveIds {
 fn start(dir: &Path) -> (DriveHandle, Receiver<HostOutput>) {
     let (sender, outputs) = channel();
     let drive = DriveThread::open_or_format(dir, ids(1), BYTES, move |_, outputs| {
-        outputs.into_iter().for_each(|output| drop(sender.send(output)))
+        outputs.into_iter().for_each(|output| drop(sender.send(output)));
     })
     .unwrap();
     (drive, outputs)
@@ -101,7 +101,7 @@ fn what_is_written_is_there_after_a_restart() {
     let (sender, outputs) = channel();
     let others = DriveIds { new_drive: DriveId::from_bytes([4; 16]), ..ids(1) };
     let drive = DriveThread::open_or_format(&dir, others, 1, move |_, outputs| {
-        outputs.into_iter().for_each(|output| drop(sender.send(output)))
+        outputs.into_iter().for_each(|output| drop(sender.send(output)));
     })
     .unwrap();
     assert_eq!(drive.drive(), DRIVE);
