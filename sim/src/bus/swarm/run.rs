@@ -293,14 +293,19 @@ impl<'a> Run<'a> {
 
     /// One member dies while everything else is well: it is replaced in time, and comes back.
     fn lose_one(&mut self) -> Going {
-        // Who has become a replica a moment ago has no copy before the next writes, and must not stand.
-        self.run_until(self.flow_ns)?;
+        self.until_copied("before a death")?;
         let Some(victim) = self.choose_victim() else { return Ok(()) };
         self.world.note(|| format!("{victim} dies while all is well"));
         self.world.crash(victim);
         self.until_agreed("after a death", &[victim])?;
         self.start(victim)?;
         self.until_agreed("after its return", &[])
+    }
+
+    /// Who has become a replica a moment ago has no copy before the next writes, and must not stand. All is well again after them.
+    fn until_copied(&mut self, when: &str) -> Going {
+        self.run_until(self.flow_ns)?;
+        self.until_agreed(when, &[])
     }
 
     /// Somebody without whom there is still a majority of the voters.

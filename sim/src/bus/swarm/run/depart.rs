@@ -105,6 +105,7 @@ impl Run<'_> {
 
     /// One member stops in order while everything else is well, and comes back.
     pub(super) fn let_one_go(&mut self) -> Going {
+        self.until_copied("before one stops")?;
         let Some(member) = self.choose_victim() else { return Ok(()) };
         let mut watched = self.kept_without(member);
         self.world.note(|| format!("{member} stops in order while all is well"));
