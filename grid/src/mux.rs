@@ -643,16 +643,16 @@ impl Mux {
         for key in self.streams.expired(now) {
             self.cut_stream(key, &StreamError::Cut(Reason::Deadline), Outcome::Expired);
         }
-        let is_at_rest = self.calls.waiting() == 0 && self.streams.is_empty() && self.out.queued() == 0;
+        // Before the peer is judged: otherwise what is awaited since the last look would be asked about only at the next one.
+        if self.calls.waiting() == 0 && self.streams.is_empty() && self.out.queued() == 0 {
+            self.liveness.handle_rest(connections);
+        } else {
+            self.liveness.handle_awaited(self.now);
+        }
         match self.liveness.handle_timeout(now, self.accepted, unacked) {
             Verdict::Fine => {}
             Verdict::Ping(token) => self.out.push_control(&Header::new(Op::Ping, MuxId::CONNECTION, token), &[]),
             Verdict::Dead => self.close(Lost::Silent),
-        }
-        if is_at_rest {
-            self.liveness.handle_rest(connections);
-        } else {
-            self.liveness.handle_awaited(self.now);
         }
         if self.is_idle() {
             self.out.release_memory();

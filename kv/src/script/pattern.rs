@@ -668,6 +668,11 @@ fn is_in_set(byte: u8, set: &[u8]) -> bool {
                 rest = after;
                 is_in_class(byte, *class)
             }
+            // What it escapes is the bracket that ends the set: the one that stood before it was the end of a range.
+            [b'%'] => {
+                rest = &[];
+                byte == b']'
+            }
             [first, b'-', last, after @ ..] => {
                 rest = after;
                 (*first..=*last).contains(&byte)

@@ -61,10 +61,10 @@ const CALLS: [&str; 17] = [
     "bad_count",
     "bad_self",
 ];
-const PIECES: [&str; 46] = [
+const PIECES: [&str; 48] = [
     "a", "b", "c", "ab", ".", "%a", "%d", "%W", "[ab]", "[^a]", "[%w_]", "[a-c]", "[]]", "[^]b]", "*", "+", "-", "?",
     "(", ")", "()", "(", ")", "%1", "%2", "%0", "%bab", "%b", "%f[ab]", "%f", "$", "^", "[", "]", "%", "\0", "%z",
-    "(a*)", "(.-)", "%s", "[a-]", "[%]", "[b-", "%p", "(b)", "1",
+    "(a*)", "(.-)", "%s", "[a-]", "[%]", "[b-", "%p", "(b)", "1", "[b-%%]", "[^!-%%]",
 ];
 const EXTRAS: [&str; 12] = ["", "1", "2", "-1", "-3", "0", "100", "<%0>", "%1-%2", "x%", "%%y", "-9e9"];
 const CASES: usize = 30_000;
@@ -91,7 +91,7 @@ impl Draws {
     }
 
     fn text(&mut self) -> Vec<u8> {
-        const BYTES: &[u8] = b"aaabbbccab01 _](-\0Z\xff";
+        const BYTES: &[u8] = b"aaabbbccab01 _](-%\0Z\xff";
         let len = if self.below(4) == 0 { self.below(60) } else { self.below(14) };
         (0..len).map(|_| BYTES[self.below(BYTES.len())]).collect()
     }

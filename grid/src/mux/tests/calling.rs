@@ -425,6 +425,24 @@ fn a_silent_peer_is_lost_and_calls_say_so() {
     assert_eq!(pair.result(0, id), Some(Err(CallError::Unknown(Reason::Disconnected(Lost::Silent)))));
 }
 
+/// What was awaited from a peer at rest was asked about only at a second look, which the first one had left due already.
+#[test]
+fn a_peer_at_rest_that_opened_a_stream_is_asked_at_the_first_look() {
+    let mut pair = Pair::new();
+    let many = 60;
+    pair.settle();
+    for end in &mut pair.ends {
+        end.mux.handle_timeout(at(1), Some(0), many);
+    }
+    pair.settle();
+    pair.try_open(0, 1 << 20, Instant::NEVER).expect("opened");
+    pair.settle();
+    let mux = &mut pair.ends[1].mux;
+    mux.handle_timeout(at(3_000), Some(0), many);
+    assert!(mux.has_output(), "a ping");
+    assert!(mux.next_timeout() > at(3_000));
+}
+
 #[test]
 fn a_peer_that_asks_and_never_reads_is_let_go() {
     let (calls_in_flight_max, streams_open_max) = (4, 4);
