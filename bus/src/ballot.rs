@@ -11,6 +11,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 use ashlar_wire::epoch::Epoch;
@@ -157,7 +158,9 @@ impl Votes {
         self.promises.retain(|_, promise| now < promise.at + PROMISE_TIME);
         let kept = request.slots.without(&request.taken);
         for (group, promise) in self.promises.iter().filter(|(group, _)| **group != request.group) {
-            let loses = !promise.taken.is_empty() && kept.overlaps(&promise.taken);
+            // Of what was taken before its claim, it keeps what it has taken from the taker since.
+            let is_newer = (promise.epoch, Reverse(*group)) > (request.base, Reverse(request.group));
+            let loses = is_newer && kept.overlaps(&promise.taken);
             let is_late = request.epoch <= promise.epoch && request.taken.overlaps(&promise.slots);
             // Of two that take the same slot in one epoch, the smaller group gets it in any case.
             if loses || is_late && (request.epoch < promise.epoch || *group < request.group) {

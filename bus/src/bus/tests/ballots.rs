@@ -341,6 +341,22 @@ fn two_that_take_slots_of_each_other_both_get_them() {
     }
 }
 
+/// Voters held the first vote, by which slots went away, against whoever kept them by a later claim.
+#[test]
+fn slots_that_came_back_do_not_keep_a_replica_from_its_place() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    for (number, owner) in [(2, 2), (1, 1)] {
+        let slots = std::vec![SlotRange::new(0, 99).unwrap()];
+        net.command(number, Command::Claim { group: group(u64::from(number)), slots });
+        net.run_until(1_000, "they moved", |net| (1..=4).all(|at| net.owner_of(at, 50) == Some(owner)));
+    }
+    net.command(4, Command::Failover { group: group(1), how: How::Forced });
+    let took = net.run_until(1_000, "the replica has taken over", |net| net.primary(4, 1).0 == 4);
+    assert!(took <= 200, "{took}");
+    net.run_until(1_000, "all know", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(4)));
+}
+
 #[test]
 fn a_lone_server_serves_everything() {
     let mut net = Net::new(1);

@@ -5,7 +5,7 @@
 //! more, and then no group that has a replica is without a primary that takes writes for as long as a silence would have to last.
 
 use ashlar_bus::Command;
-use ashlar_bus::event::Departure;
+use ashlar_bus::event::{Departure, GroupView};
 use ashlar_bus::slot::GroupId;
 use ashlar_wire::id::Incarnation;
 
@@ -99,6 +99,14 @@ impl Run<'_> {
         kept.map(|view| view.group).collect()
     }
 
+    /// Whether somebody may write to the group, or there is nothing to write to: others have taken all of its slots, for which no
+    /// replica stands.
+    fn is_served(&self, group: GroupId) -> bool {
+        let running = || (0..self.params.members).filter_map(|no| self.world.bus(no));
+        let is_empty = |view: GroupView| view.group == group && view.slots.is_empty();
+        running().any(|bus| bus.may_write(group)) || running().all(|bus| bus.groups().any(is_empty))
+    }
+
     fn look_ns(&self) -> u64 {
         self.timeout_ns() / LOOKS_PER_TIMEOUT
     }
@@ -122,7 +130,7 @@ impl Run<'_> {
                 watched.clear();
             }
             for (group, served_ns) in watched.iter().zip(&mut served_ns) {
-                if (0..self.params.members).any(|no| self.world.bus(no).is_some_and(|bus| bus.may_write(*group))) {
+                if self.is_served(*group) {
                     *served_ns = now_ns;
                 }
                 if now_ns - *served_ns >= self.timeout_ns() {
