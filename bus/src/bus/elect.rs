@@ -386,9 +386,15 @@ impl Bus {
             self.current = self.current.max(epoch);
             self.event(Event::Standing { group, epoch });
         }
-        self.send_to_all(self.other_voters(), &Body::Request(request.clone()));
         let own = self.identity.server;
-        if self.voters.has_say(own) && self.decide(now, own, &request).is_ok() {
+        let own_vote = self.voters.has_say(own).then(|| self.decide(now, own, &request));
+        if purpose == Purpose::Slots && own_vote == Some(Err(Reason::SlotTaken)) {
+            // What others voted for would bind them for nothing: two that want slots of each other would go on to keep each other, and
+            // the replicas of a third group, from them.
+            return self.retry_ballot(now, group);
+        }
+        self.send_to_all(self.other_voters(), &Body::Request(request.clone()));
+        if own_vote == Some(Ok(())) {
             self.durable.defer(Deferred::OwnVote(request));
         }
     }

@@ -357,6 +357,30 @@ fn slots_that_came_back_do_not_keep_a_replica_from_its_place() {
     net.run_until(1_000, "all know", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(4)));
 }
 
+/// Two that take slots of each other, each bound by its vote for the other, asked for votes that bound everybody for nothing: their own
+/// was missing.
+#[test]
+fn votes_for_slots_are_not_asked_for_without_the_own_one() {
+    let mut net = three_primaries(0);
+    // No vote arrives.
+    net.persist_ms = 100_000;
+    let take = |number: u8, first: u16| Command::Claim {
+        group: group(number.into()),
+        slots: std::vec![SlotRange::new(first, first + 9).unwrap()],
+    };
+    net.cut(&[2], &[3]);
+    net.command(2, take(2, 1_000));
+    net.run(10);
+    net.kill(2);
+    let given = |net: &Net| net.bus(3).votes.epoch(group(1));
+    let before = given(&net);
+    assert!(net.bus(1).votes.epoch(group(2)) > before, "it is bound by its vote");
+    net.command(1, take(1, 12_000));
+    net.run(1_500);
+    assert!(net.bus(1).counters().ballots_begun > 0 && given(&net) == before);
+    net.run_until(3_000, "it is bound no more", |net| given(net) > before);
+}
+
 #[test]
 fn a_lone_server_serves_everything() {
     let mut net = Net::new(1);
