@@ -118,6 +118,8 @@ mod tests {
             digest
         };
         let whole = digest(&[b"a", b"b"]);
+        // Written to files and sent: worked out by another implementation.
+        assert_eq!(whole.to_bytes(), [0x22, 0x04, 0xca, 0x23, 0xb3, 0xff, 0x73, 0xe6]);
         for other in [digest(&[b"b", b"a"]), digest(&[b"a"]), digest(&[b"a", b"b", b""]), digest(&[b"ab"])] {
             assert_ne!(whole, other);
         }

@@ -126,6 +126,8 @@ mod tests {
         let id = ServerId::from_bytes(*b"0123456789abcdef");
         assert_eq!(id.to_string(), "30313233343536373839616263646566");
         assert_eq!(id.to_string().parse(), Ok(id));
+        let bytes = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10];
+        assert_eq!("0123456789abcdeffedcba9876543210".parse(), Ok(ServerId::from_bytes(bytes)));
         for wrong in ["", "30", "3031323334353637383961626364656G", "3031323334353637383961626364656F"] {
             assert_eq!(wrong.parse::<ServerId>(), Err(ParseIdError), "{wrong}");
         }

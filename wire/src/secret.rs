@@ -133,6 +133,19 @@ mod tests {
     }
 
     #[test]
+    fn each_digit_counts_in_either_place() {
+        let text = "0123456789abcdeffedcba98765432100f1e2d3c4b5a69788796a5b4c3d2e1f0";
+        let bytes = [
+            0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54, 0x32, 0x10, //
+            0x0f, 0x1e, 0x2d, 0x3c, 0x4b, 0x5a, 0x69, 0x78, 0x87, 0x96, 0xa5, 0xb4, 0xc3, 0xd2, 0xe1, 0xf0,
+        ];
+        assert_eq!(Secret::from_hex(text), Ok(Secret::from_bytes(bytes)));
+        assert_eq!(Secret::from_hex(&text.to_uppercase()), Ok(Secret::from_bytes(bytes)));
+        assert_eq!(*Secret::from_bytes(bytes).to_hex(), text);
+        assert_ne!(Secret::from_bytes(bytes), Secret::from_bytes([7; 32]));
+    }
+
+    #[test]
     fn golden_values() {
         let secret = Secret::from_bytes(core::array::from_fn(|index| u8::try_from(index).unwrap()));
         assert_eq!(secret.key_id(), KeyId(0xd781_0bef_32be_621f));
