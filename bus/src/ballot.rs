@@ -400,38 +400,4 @@ impl Ballot {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::voters::{Origin, VoterSet};
-
-    fn id(number: u8) -> ServerId {
-        ServerId::from_bytes([number; 16])
-    }
-
-    #[test]
-    fn who_has_failed_is_not_waited_for() {
-        let mut voters = Voters::default();
-        let set = VoterSet {
-            epoch: Epoch(1),
-            origin: Origin::Told,
-            after: Epoch::ZERO,
-            floor: Epoch::ZERO,
-            voters: (1..=7).map(id).collect(),
-            previous: Vec::new(),
-            forgetful: Vec::new(),
-            previous_forgetful: Vec::new(),
-        };
-        voters.hear(&set, id(1));
-        let mut ballot = Ballot::new(Purpose::Slots, Epoch(1), Phase::Waiting(Instant::ORIGIN), Instant::ORIGIN);
-        let nobody = core::iter::empty;
-        let failed = || [id(5), id(6), id(7)].into_iter();
-        ballot.handle_granted(&voters, id(1), Bugs::default());
-        assert!(!ballot.is_lost(&voters, failed()), "three others may vote for it");
-        ballot.handle_refused(&voters, id(2), Epoch(1));
-        assert!(!ballot.is_lost(&voters, nobody()));
-        assert!(ballot.is_lost(&voters, failed()), "two others and itself are no majority of seven");
-        // Who failed behind its vote has voted.
-        ballot.handle_granted(&voters, id(7), Bugs::default());
-        assert!(!ballot.is_lost(&voters, failed()));
-    }
-}
+mod tests;
