@@ -454,16 +454,15 @@ impl Bus {
         let held = self.reach.held_until(&self.voters, own, timeout, now).is_some();
         if held != self.standing.held_since.is_some() {
             self.standing.held_since = held.then_some(now);
-            self.standing.matched = held && self.members.living() == 1;
+            self.standing.matched = false;
             self.event(Event::QuorumChanged { held });
             if held {
                 let withdrawn = self.suspicion.handle_regained(now);
                 self.doubt_anew(now, withdrawn);
             }
         }
-        if self.members.len() == 1 {
-            self.standing.matched = true;
-        }
+        // Where nobody else lives there is nobody to know more. Those that failed before a restart are found to have failed once more.
+        self.standing.matched |= self.members.living() == 1 && self.standing.accused_since.is_none();
         if core::mem::take(&mut self.standing.recount) {
             self.standing.covered = self.is_covered();
         }

@@ -615,6 +615,30 @@ mod tests {
     }
 
     #[test]
+    fn of_several_rivals_the_greatest_is_followed() {
+        let five = [1, 2, 3, 4, 5];
+        let after = |epoch, voters: &[u8]| VoterSet { after: Epoch(1), ..set(epoch, voters, &five, 0) };
+        let gone = Adoption { voters: 0, epoch: Epoch(9), after: Epoch(1), from: Epoch::ZERO, known: Epoch::ZERO };
+        for order in [[3, 4], [4, 3]] {
+            let mut voters = Voters::default();
+            voters.hear(&set(1, &five, &[], 0), id(1));
+            voters.hear(&after(2, &[1]), id(1));
+            for epoch in order {
+                assert_eq!(voters.hear(&after(epoch, &[2]), id(1)), Heard::Conflict);
+            }
+            (2..=4).for_each(|number| voters.handle_passed(id(number), &gone));
+            assert_eq!(voters.leading_rival(), Some(after(4, &[2])), "{order:?}");
+        }
+        // Two complete sets of one epoch are an operator's mistake: nobody goes over.
+        let mut voters = Voters::default();
+        let (one, other) = (set(2, &[1, 2, 3], &[], 0), set(2, &[4, 5, 6], &[], 0));
+        let (one, other) = if one.fingerprint() > other.fingerprint() { (one, other) } else { (other, one) };
+        voters.hear(&one, id(1));
+        assert_eq!(voters.hear(&other, id(1)), Heard::Conflict);
+        assert_eq!(voters.leading_rival(), None);
+    }
+
+    #[test]
     fn a_rival_is_followed_when_ones_own_set_can_never_be_complete() {
         let after = |set: VoterSet| VoterSet { after: Epoch(1), ..set };
         let (own, rival) = (after(set(2, &[1], &[1, 2, 3, 4, 5], 0)), after(set(3, &[2], &[1, 2, 3, 4, 5], 0)));

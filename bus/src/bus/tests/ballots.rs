@@ -155,9 +155,22 @@ fn a_claim_with_terms_is_decided_in_time_or_never() {
     let until = net.now() + Duration::from_millis(300);
     net.command(2, take(until));
     net.run(400);
+    let tries = net.bus(2).counters().ballots_begun;
     net.cuts.clear();
     net.run(10_000);
     assert!((1..=3).all(|at| net.owner_of(at, 50) == Some(1)));
+    assert_eq!(net.bus(2).counters().ballots_begun, tries, "it has ended");
+    // Slots that a third one got meanwhile are not those that it asked for.
+    net.cut(&[2], &[1, 3]);
+    let until = net.now() + Duration::from_secs(20);
+    net.command(2, take(until));
+    net.command(3, Command::Claim { group: group(3), slots: slots() });
+    net.run_until(2_000, "the third one has them", |net| net.owner_of(1, 50) == Some(3));
+    net.cuts.clear();
+    net.run(15_000);
+    assert!((1..=3).all(|at| net.owner_of(at, 50) == Some(3)));
+    net.command(1, Command::Claim { group: group(1), slots: slots() });
+    net.run_until(5_000, "they are back", |net| (1..=3).all(|at| net.owner_of(at, 50) == Some(1)));
     // In time it is like any other.
     let until = net.now() + Duration::from_secs(2);
     net.command(2, take(until));
@@ -339,6 +352,59 @@ fn two_that_take_slots_of_each_other_both_get_them() {
                 .all(|at| net.owner_of(*at, 6_005 + round) == Some(1) && net.owner_of(*at, 1_005 + round) == Some(2))
         });
     }
+}
+
+#[test]
+fn ballots_that_another_has_decided_end() {
+    // A wish of a primary whose place a replica has taken meanwhile.
+    let mut net = three_primaries(2);
+    net.follow(4, 1);
+    net.follow(5, 1);
+    net.cut(&[1], &[2, 3, 4, 5]);
+    net.command(1, Command::Claim { group: group(1), slots: std::vec![SlotRange::new(6_000, 6_009).unwrap()] });
+    net.run_until(20_000, "a replica has taken over", |net| net.primary(2, 1).0 != 1);
+    assert!(!net.bus(1).ballots.is_empty());
+    net.cuts.clear();
+    net.run_until(20_000, "all agree", |net| net.agrees());
+    assert!(
+        (1..=5).all(|at| net.bus(at).ballots.is_empty()),
+        "of the old primary, and of the replica that did not win"
+    );
+    assert_eq!(net.owner_of(2, 6_005), Some(2));
+    // A replica that an operator chose, while the other one was chosen too.
+    let (one, two) = if net.primary(2, 1).0 == 4 { (1, 5) } else { (1, 4) };
+    net.cut(&[one], &[2, 3]);
+    net.run_until(10_000, "both follow", |net| {
+        [one, two].iter().all(|at| net.bus(*at).places[&group(1)].role == Role::Replica)
+    });
+    net.command(one, Command::Failover { group: group(1), how: How::Forced });
+    net.command(two, Command::Failover { group: group(1), how: How::Forced });
+    net.run_until(10_000, "one of them is primary", |net| net.primary(2, 1).0 == two);
+    assert!(net.bus(one).ballots.len() <= 1);
+    net.cuts.clear();
+    net.run_until(20_000, "all agree", |net| net.agrees());
+    assert!((1..=5).all(|at| net.bus(at).ballots.is_empty()));
+    assert_eq!(net.primary(one, 1).0, two);
+}
+
+#[test]
+fn an_operators_choice_goes_on_when_the_old_primary_is_back() {
+    let mut net = three_primaries(1);
+    net.follow(4, 1);
+    net.kill(1);
+    net.cut(&[4], &[2, 3]);
+    net.run_until(20_000, "it has failed", |net| net.bus(2).member(id(1)).unwrap().health == Health::Failed);
+    net.cuts.clear();
+    net.cut(&[4], &[3]);
+    // No vote arrives for now.
+    net.persist_ms = 5_000;
+    net.run_until(10_000, "so the replica knows", |net| net.bus(4).member(id(1)).unwrap().health == Health::Failed);
+    net.command(4, Command::Failover { group: group(1), how: How::Forced });
+    net.start(1);
+    net.run_until(20_000, "the old primary lives", |net| net.bus(4).member(id(1)).unwrap().health == Health::Alive);
+    net.persist_ms = 3;
+    net.cuts.clear();
+    net.run_until(20_000, "the replica has its place", |net| net.primary(2, 1).0 == 4);
 }
 
 /// Voters held the first vote, by which slots went away, against whoever kept them by a later claim.

@@ -385,3 +385,93 @@ fn members_that_lost_what_they_knew_and_found_each_other_are_found_by_the_rest()
         (1..=5).all(|at| alive(at) == 5)
     });
 }
+
+#[test]
+fn nobody_is_chosen_who_does_not_answer() {
+    // Few members are all looked at; of many some are drawn.
+    for count in [5, 40] {
+        let mut net = Net::new(count);
+        net.introduce();
+        net.kill(2);
+        net.run_until(15_000, "it has failed", |net| net.bus(1).member(id(2)).unwrap().health == Health::Failed);
+        net.kill(3);
+        let doubted = |net: &Net| net.bus(1).member(id(3)).unwrap().health != Health::Alive;
+        net.run_until(5_000, "it is doubted", doubted);
+        assert_ne!(net.bus(1).member(id(3)).unwrap().health, Health::Failed);
+        let bus = net.servers.get_mut(&1).unwrap().bus.as_mut().unwrap();
+        for _ in 0..200 {
+            let chosen = bus.choose_members(3, |chosen| chosen != id(4));
+            let distinct: BTreeSet<_> = chosen.iter().copied().collect();
+            assert!([1, 2, 3, 4].iter().all(|number| !distinct.contains(&id(*number))), "{distinct:?}");
+            assert!(distinct.len() == chosen.len() && chosen.len() <= 3);
+            assert!(count == 40 || chosen.len() == 1);
+        }
+    }
+}
+
+/// When a member that lost and found the others again refuted its failure, ms after it heard of it.
+fn refuted_after(net: &mut Net, number: u8, others: &[u8]) -> u64 {
+    net.cut(&[number], others);
+    net.run_until(30_000, "it is given up", |net| {
+        others.iter().all(|at| net.bus(*at).member(id(number)).unwrap().health == Health::Failed)
+    });
+    net.cuts.clear();
+    net.run_until(5_000, "it hears of that", |net| {
+        net.bus(number).standing.accused_since.is_some() || is_back(net, number)
+    });
+    net.run_until(30_000, "it is back", |net| is_back(net, number))
+}
+
+fn is_back(net: &Net, number: u8) -> bool {
+    net.bus(number).counters().refutations > 0
+}
+
+#[test]
+fn a_primary_leaves_its_replica_time_to_take_its_place() {
+    let mut net = Net::new(5);
+    net.introduce();
+    net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+    net.follow(4, 1);
+    // A copy that must not stand: nobody takes the place.
+    net.command(4, Command::Offset { group: group(1), offset: 0, copy: CopyState::Missing });
+    let after = refuted_after(&mut net, 1, &[2, 3, 4, 5]);
+    assert!((9_000..=11_000).contains(&after), "{after}: twice the timeout");
+    net.run_until(10_000, "all is as before", |net| net.agrees() && net.bus(1).may_write(group(1)));
+    // Who has no slots, or no replica, loses nothing.
+    for (number, others) in [(5, [1, 2, 3, 4]), (4, [1, 2, 3, 5]), (3, [1, 2, 4, 5])] {
+        let after = refuted_after(&mut net, number, &others);
+        assert!(after <= 100, "{number}: {after}");
+        net.run_until(10_000, "all is as before", Net::agrees);
+    }
+}
+
+#[test]
+fn a_primary_that_was_away_writes_nothing_before_it_knows_what_others_know() {
+    let config = Config { member_timeout: Duration::from_secs(5), rejoin_delay: Duration::ZERO, ..Config::default() };
+    for seed in 0..20 {
+        let mut net = Net::with(3, config.clone());
+        net.chance = Chance::new(seed);
+        net.introduce();
+        net.share_slots(&[1, 2, 3], &[1, 2, 3]);
+        net.kill(1);
+        net.command(2, Command::Claim { group: group(2), slots: std::vec![SlotRange::new(0, 99).unwrap()] });
+        net.run_until(2_000, "the slots have moved", |net| [2, 3].iter().all(|at| net.owner_of(*at, 50) == Some(2)));
+        net.start(1);
+        let writes = |net: &Net| net.bus(1).may_write(group(1));
+        net.run_until(10_000, "it writes", writes);
+        assert_eq!(net.owner_of(1, 50), Some(2));
+    }
+}
+
+#[test]
+fn the_last_voter_that_lives_writes_alone() {
+    let mut net = Net::new(2);
+    net.introduce();
+    net.share_slots(&[1], &[1]);
+    net.kill(2);
+    net.run_until(20_000, "it has failed", |net| net.bus(1).member(id(2)).unwrap().health == Health::Failed);
+    net.run(1_000);
+    net.kill(1);
+    net.start(1);
+    net.run_until(20_000, "it writes", |net| net.bus(1).may_write(group(1)));
+}
