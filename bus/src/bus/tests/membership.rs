@@ -431,9 +431,11 @@ fn a_primary_leaves_its_replica_time_to_take_its_place() {
     let mut net = Net::new(5);
     net.introduce();
     net.share_slots(&[1, 2, 3], &[1, 2, 3]);
-    net.follow(4, 1);
-    // A copy that must not stand: nobody takes the place.
-    net.command(4, Command::Offset { group: group(1), offset: 0, copy: CopyState::Missing });
+    for number in [4, 5] {
+        net.follow(number, 1);
+        // A copy that must not stand: nobody takes the place.
+        net.command(number, Command::Offset { group: group(1), offset: 0, copy: CopyState::Missing });
+    }
     let after = refuted_after(&mut net, 1, &[2, 3, 4, 5]);
     assert!((9_000..=11_000).contains(&after), "{after}: twice the timeout");
     net.run_until(10_000, "all is as before", |net| net.agrees() && net.bus(1).may_write(group(1)));
@@ -448,17 +450,26 @@ fn a_primary_leaves_its_replica_time_to_take_its_place() {
 #[test]
 fn a_primary_that_was_away_writes_nothing_before_it_knows_what_others_know() {
     let config = Config { member_timeout: Duration::from_secs(5), rejoin_delay: Duration::ZERO, ..Config::default() };
-    for seed in 0..20 {
+    for (seed, restarts) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
         let mut net = Net::with(3, config.clone());
         net.chance = Chance::new(seed);
         net.introduce();
-        net.share_slots(&[1, 2, 3], &[1, 2, 3]);
-        net.kill(1);
+        net.share_slots(&[1, 2, 3], &[2]);
+        if restarts {
+            net.kill(1);
+        } else {
+            net.cut(&[1], &[2, 3]);
+        }
         net.command(2, Command::Claim { group: group(2), slots: std::vec![SlotRange::new(0, 99).unwrap()] });
         net.run_until(2_000, "the slots have moved", |net| [2, 3].iter().all(|at| net.owner_of(*at, 50) == Some(2)));
-        net.start(1);
-        let writes = |net: &Net| net.bus(1).may_write(group(1));
-        net.run_until(10_000, "it writes", writes);
+        // Nobody speaks of it any more.
+        net.run(30_000);
+        net.cuts.clear();
+        net.lost = 600;
+        if restarts {
+            net.start(1);
+        }
+        net.run_until(60_000, "it writes", |net| net.bus(1).may_write(group(1)));
         assert_eq!(net.owner_of(1, 50), Some(2));
     }
 }
