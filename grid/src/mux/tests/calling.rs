@@ -286,6 +286,12 @@ fn routes_are_named_once() {
     let third = pair.start_with(0, b"?", "a third", Instant::NEVER);
     assert_eq!(third, Err(CallError::NotSent(Reason::Overloaded)));
     pair.assert_empty();
+    let mut pair = Pair::new();
+    for len in [ROUTE_LEN_MAX, ROUTE_LEN_MAX + 1] {
+        let started = pair.start_with(0, b"?", &"x".repeat(len), Instant::NEVER);
+        assert_eq!(started.is_ok(), len == ROUTE_LEN_MAX, "{len}");
+    }
+    pair.settle();
 }
 
 #[test]

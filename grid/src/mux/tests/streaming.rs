@@ -292,3 +292,19 @@ fn an_idle_stream_is_small_and_its_memory_comes_back() {
     pair.pass(1);
     assert_eq!(pair.ends.each_ref().map(|end| end.mux.held_bytes()), [0, 0]);
 }
+
+#[test]
+fn a_peer_that_names_its_streams_wrongly_is_refused() {
+    let mut pair = Pair::with(|limits| limits.streams_open_max = 4);
+    // Twice as many slots as streams that may be open: some handlers may not have returned yet.
+    let cases = [(7, true), (8, false), (9, false), (u32::MAX, false), (0, true), (0, false), (7, false)];
+    for (slot, is_taken) in cases {
+        let header = Header { handler: 9, ..Header::new(Op::Open, MuxId { slot, generation: 5 | MuxId::STREAM }, 100) };
+        let message = Message { header, payload: b"initial" };
+        let before = pair.ends[1].mux.counters().overloaded;
+        let work = pair.ends[1].mux.handle_message(at(0), &message).expect("the connection goes on");
+        assert_eq!(matches!(work, Some(Work::Stream { .. })), is_taken, "{slot}");
+        assert_eq!(pair.ends[1].mux.counters().overloaded - before, u64::from(!is_taken), "{slot}");
+    }
+    assert_eq!(pair.ends[1].mux.in_flight().2, 2);
+}
