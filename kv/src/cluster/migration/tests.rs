@@ -283,10 +283,24 @@ impl World {
         [&mut self.source, &mut self.target, &mut self.mirror].into_iter().for_each(|talk| talk.wait(ms));
     }
 
+    /// Goes on until something is so.
+    #[track_caller]
+    fn step_until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let is_reached = (0..STEPS_MAX).any(|_| {
+            let is_so = is_so(self);
+            if !is_so {
+                self.step();
+            }
+            is_so
+        });
+        assert!(is_reached, "not within {STEPS_MAX} steps: {what}");
+    }
+
     /// The target's thread does what it finds.
     fn tidy(&mut self) {
         let now = self.target.now();
-        while self.tidier.next_step(now) == Step::Rest(std::time::Duration::ZERO) {}
+        let goes_on = |_| self.tidier.next_step(now) == Step::Rest(std::time::Duration::ZERO);
+        assert!(!(0..STEPS_MAX).all(goes_on), "it tidies for ever");
     }
 
     /// The target's process ends, and begins again with what it had.
@@ -395,6 +409,12 @@ fn begun(steps: usize) -> World {
     world
 }
 
+/// Copies go until none is left that may go.
+#[track_caller]
+fn settle(engine: &Engine, map: &Map, now: crate::time::Now) {
+    assert!(!(0..STEPS_MAX).all(|_| engine.settle_copies(map, now)), "copies go for ever");
+}
+
 /// How many steps a migration takes.
 fn steps() -> usize {
     let mut world = World::new();
@@ -436,9 +456,7 @@ fn the_log_tells_of_copies_before_the_engine_is_a_node() {
     let mut world = World::new();
     let engine = world.source.engine_shared();
     engine.journal().start(0, Box::new(|| {}));
-    while !engine.migration.copies.is_any() {
-        world.step();
-    }
+    world.step_until("copies are noted", |_| engine.migration.copies.is_any());
     let again = Arc::new(Engine::new(&EngineConfig { secret: [3; HASH_KEY_BYTES], shards: 8, databases: DATABASES }));
     Replay::new(Arc::clone(&again)).handle_batch(&engine.journal().take().batch, world.source.now()).unwrap();
     assert_eq!(again.migration.copies.show(), engine.migration.copies.show());
@@ -460,7 +478,7 @@ fn copies_stay_noted_while_nobody_is_known_to_own_their_slot() {
     engine.settle_copies(&all, now);
     assert!(engine.migration.copies.table().has(Slot::of(b"bar")) && engine.has_keys_in(Slot::of(b"bar")));
     engine.set_map(map_of(TARGET, &Shared::default()), now);
-    while engine.settle_copies(&all, now) {}
+    settle(&engine, &all, now);
     assert!(!engine.migration.copies.is_any() && !engine.has_keys_in(Slot::of(b"bar")));
 }
 
@@ -473,7 +491,7 @@ fn a_slot_whose_copies_are_left_is_told_and_not_imported_key_by_key() {
     assert!(target.say(0, "CLUSTER INFO").contains("cluster_slots_copies:5060-5061"));
     let import = format!("CLUSTER SETSLOT 5061 IMPORTING {SOURCE}");
     assert!(target.say(0, &import).contains("still being removed"), "keys that came would go with the copies");
-    while engine.settle_copies(&map_of(TARGET, &voters), now) {}
+    settle(&engine, &map_of(TARGET, &voters), now);
     assert!(!target.say(0, "CLUSTER INFO").contains("cluster_slots_copies"));
     assert_eq!(target.say(0, &import), "OK");
 }
@@ -517,9 +535,7 @@ fn an_import_is_known_before_its_slots_are_noted() {
             seen.get_or_init(|| weak.upgrade().expect("it is tested").migration.jobs().len());
         }),
     );
-    while !engine.migration.copies.is_any() {
-        world.step();
-    }
+    world.step_until("copies are noted", |_| engine.migration.copies.is_any());
     assert_eq!(jobs.get(), Some(&1), "else whoever tidies meanwhile takes the note back");
 }
 
@@ -575,14 +591,12 @@ fn a_line_that_breaks_at_any_step_loses_and_doubles_nothing() {
 fn writes_wait_until_it_is_known_who_has_the_slots() {
     for is_won in [true, false] {
         let mut world = World::new();
-        while !world.state().starts_with("failover-paused") {
-            world.step();
-        }
+        world.step_until("writes wait", |world| world.state().starts_with("failover-paused"));
         // Leave is sent. It comes too late or not at all, or the answer never comes.
-        while !world.state().starts_with("failover-granted") {
+        world.step_until("leave is given", |world| {
             world.is_deaf = !is_won && world.target.engine().migration.jobs()[0].stage() == Stage::Complete;
-            world.step();
-        }
+            world.state().starts_with("failover-granted")
+        });
         (world.is_deaf, world.is_blind, world.is_apart) = (false, true, true);
         world.hang_up();
         world.came.clear();
@@ -603,9 +617,7 @@ fn writes_wait_until_it_is_known_who_has_the_slots() {
 fn who_may_have_given_slots_away_in_an_earlier_life_claims_them_anew_before_it_takes_writes() {
     let mut world = World::new();
     world.voters.lock().unwrap().ballot = Ballot::Refused;
-    while !world.source.engine().migration.copies.is_any() {
-        world.step();
-    }
+    world.step_until("copies are noted", |world| world.source.engine().migration.copies.is_any());
     let epoch = world.voters.lock().unwrap().epoch;
     world.lose_source();
     let engine = world.source.engine_shared();
@@ -660,9 +672,7 @@ fn data_that_are_flushed_at_either_end_end_it() {
 #[test]
 fn keys_that_come_are_seen_by_nobody() {
     let mut world = World::new();
-    while !world.target.engine().has_keys_in(Slot::new(5_061).unwrap()) {
-        world.step();
-    }
+    world.step_until("keys come", |world| world.target.engine().has_keys_in(Slot::new(5_061).unwrap()));
     check_with(
         &mut world.target,
         "the target",
@@ -775,9 +785,7 @@ fn shards_whose_writes_a_majority_acknowledges_keep_their_slots() {
 #[test]
 fn a_shard_enters_the_mode_of_majorities_when_no_slots_are_on_their_way() {
     let mut world = World::new();
-    while !world.state().starts_with("replicating") {
-        world.step();
-    }
+    world.step_until("slots are on their way", |world| world.state().starts_with("replicating"));
     for talk in [&world.source, &world.target] {
         talk.engine().configure("replication-quorum", "yes").unwrap();
     }

@@ -176,6 +176,22 @@ fn a_file_that_is_missing_or_short_is_refused() {
     }
 }
 
+/// A manifest that cannot be read is not one that is absent: else a new log would begin, and the old one would be removed.
+#[test]
+fn a_file_that_cannot_be_read_costs_nothing() {
+    let (folder, expected) = small();
+    let files = |folder: &MemoryFolder| folder.names().iter().map(|name| folder.bytes(name)).collect::<Vec<_>>();
+    let before = files(&folder);
+    for name in folder.names() {
+        folder.set_unreadable(Some(&name));
+        let refused = open(&folder).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.contains("the drive does not answer"), "{name}: {refused}");
+        assert_eq!(files(&folder), before, "{name}");
+    }
+    folder.set_unreadable(None);
+    assert_eq!(open(&folder).unwrap().1, expected);
+}
+
 #[test]
 fn an_open_end_is_told_as_far_as_it_is_known() {
     let folder = MemoryFolder::default();

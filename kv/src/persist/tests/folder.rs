@@ -28,6 +28,8 @@ struct State {
     left: Option<u64>,
     is_dark: bool,
     is_full: bool,
+    /// A file that cannot be read.
+    unreadable: Option<String>,
     operations: u64,
 }
 
@@ -57,6 +59,11 @@ impl MemoryFolder {
     /// There is no room for more, or there is again.
     pub(crate) fn set_full(&self, is_full: bool) {
         self.0.lock().unwrap().is_full = is_full;
+    }
+
+    /// Reading this file fails, or none.
+    pub(crate) fn set_unreadable(&self, name: Option<&str>) {
+        self.0.lock().unwrap().unreadable = name.map(str::to_owned);
     }
 
     /// Operations so far.
@@ -153,6 +160,9 @@ impl Folder for MemoryFolder {
         let state = self.0.lock().unwrap();
         if state.is_dark {
             return Err(dark());
+        }
+        if state.unreadable.as_deref() == Some(name) {
+            return Err(io::Error::other("the drive does not answer"));
         }
         let file = state.files.get(name).ok_or(io::ErrorKind::NotFound)?;
         let rest = usize::try_from(at).ok().and_then(|at| file.bytes.get(at..)).unwrap_or_default();
