@@ -586,3 +586,44 @@ fn a_promise_is_given_only_to_a_node_of_the_shard_and_for_a_term_that_can_come()
     assert!(member.engine().promises.of(SHARD).is_none(), "nothing was written down");
     assert_eq!(ask(SHARD, term(8, 1), name(1), name(2)), PromiseAnswer::Promised(None));
 }
+
+#[test]
+fn a_node_that_leaves_the_shard_is_no_member_any_more() {
+    let (mut talk, replica) = begin_shard(&Arc::default());
+    let map = map(1, 7);
+    let nodes = map.nodes().iter().map(|node| match node.name == name(2) {
+        true => Node { shard: name(9), ..node.clone() },
+        false => node.clone(),
+    });
+    let left = Map::new(name(1), nodes.collect(), Service { is_up: true, epoch: 7, ..Service::default() });
+    talk.engine().set_map(left, talk.now());
+    // Those that were, and those that will be, have to agree.
+    talk.tick();
+    let status = talk.engine().quorum_status().unwrap();
+    assert_eq!(status.members, members(&[1, 2]).towards(vec![name(1)]));
+    for _ in 0..2 {
+        acknowledge(&mut talk, replica, None);
+        talk.tick();
+    }
+    assert_eq!(talk.engine().quorum_status().unwrap().members, members(&[1]));
+    let refused = talk.say(0, "SET foo 1");
+    assert!(refused.starts_with("(error) NOREPLICAS"), "one copy is fewer than a shard must have: {refused}");
+}
+
+#[test]
+fn a_reply_that_no_majority_allows_for_too_long_ends_its_connection() {
+    let (mut talk, replica) = begin_shard(&Arc::default());
+    let (one, other) = (talk.join(), talk.join());
+    talk.say(one, "SET foo 1");
+    assert!(talk.session_mut(one).is_held());
+    talk.wait(5_000);
+    talk.tick();
+    assert!(!talk.is_closed(one), "no longer than it may");
+    acknowledge(&mut talk, replica, None);
+    talk.tick();
+    assert!(!talk.session_mut(one).is_held());
+    talk.say(other, "SET bar 1");
+    talk.wait(5_001);
+    talk.tick();
+    assert!(talk.is_closed(other) && !talk.is_closed(one));
+}
