@@ -12,10 +12,12 @@
 //! scenarios that have them.
 //!
 //! In reading order: [`rng`] chance, `clock` time, `executor` tasks, `trace` hash and tail, [`world`] all of it
-//! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them.
+//! together, [`net`] links and connections, [`swarm`] many worlds with faults, [`scenarios`] what is put into them, `bars` how well
+//! many of them must go.
 //! [`bus`] stands apart: membership has no tasks and no connections, so thousands of members have a leaner world;
 //! and so do `quorum` and [`replay`]: key-value engines, which have neither.
 
+mod bars;
 pub mod bus;
 mod clock;
 pub mod command;
@@ -32,6 +34,7 @@ mod sweep;
 mod trace;
 pub mod world;
 
+pub use bars::{Bar, Bars};
 pub use clock::DRIFT_PPM_MAX;
 pub use trace::Event;
 pub use world::{Control, Halt, Kill, ServerNo, SimRuntime, Stop, World, WorldOptions};

@@ -12,6 +12,7 @@ mod whole;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::bars::{self, Bars};
 use crate::swarm::{Case, Class, Params};
 use crate::world::Control;
 
@@ -37,6 +38,8 @@ pub struct Scenario {
     pub bugs: fn() -> Vec<String>,
     /// Plants the bug of that number in all worlds of this thread, or none.
     pub plant: fn(Option<usize>),
+    /// How well many seeds must go.
+    pub bars: Bars,
     /// Makes its case for one world.
     pub make: fn(&Control, &Params) -> Box<dyn Case>,
 }
@@ -53,6 +56,7 @@ impl Scenario {
             adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
+            bars: bars::GRID,
             make: |control, params| Box::new(grid::GridCase::new(control, params)),
         },
         Self {
@@ -64,6 +68,7 @@ impl Scenario {
             adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
+            bars: bars::NODE,
             make: |control, params| Box::new(node::NodeCase::new(control, params)),
         },
         Self {
@@ -75,6 +80,7 @@ impl Scenario {
             adapt: |_| {},
             bugs: kv::bugs,
             plant: kv::plant,
+            bars: bars::KV,
             make: |control, params| Box::new(kv::KvCase::new(control, params)),
         },
         Self {
@@ -86,6 +92,7 @@ impl Scenario {
             adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
+            bars: bars::CATALOG,
             make: |control, params| Box::new(catalog::CatalogCase::new(control, params)),
         },
         Self {
@@ -97,6 +104,7 @@ impl Scenario {
             adapt: cluster::adapt,
             bugs: cluster::bugs,
             plant: cluster::plant,
+            bars: bars::CLUSTER,
             make: |control, params| Box::new(cluster::ClusterCase::new(control, params)),
         },
         Self {
@@ -108,6 +116,7 @@ impl Scenario {
             adapt: cluster::adapt,
             bugs: object::planted::bugs,
             plant: object::planted::plant,
+            bars: bars::OBJECT,
             make: |control, params| Box::new(object::case(control, params)),
         },
         Self {
@@ -119,6 +128,7 @@ impl Scenario {
             adapt: |_| {},
             bugs: Vec::new,
             plant: drop,
+            bars: Bars::NONE,
             make: |control, params| Box::new(echo::Echo::new(control, params, None)),
         },
     ];

@@ -131,6 +131,14 @@ impl Summary {
         }
     }
 
+    fn sum(&self, counter: &str) -> u64 {
+        match counter {
+            "events" => self.events,
+            "world_ms" => self.world_ns / 1_000_000,
+            _ => self.counters.get(counter).copied().unwrap_or(0),
+        }
+    }
+
     fn rows(&self, seconds: f64) -> Rows {
         let mut rows = Rows::default();
         rows.add("seeds", self.seeds as f64, "seeds");
@@ -161,7 +169,8 @@ pub(crate) fn command(
     let summary = run(&options, outside)?;
     summary.rows((outside.elapsed_s)()).print(outside.out, scenario.name, options.seeds.json)?;
     match summary.failed {
-        0 => Ok(()),
+        0 if options.servers.is_some() => Ok(()),
+        0 => scenario.bars.check(summary.seeds, |name| summary.sum(name)).map_err(CommandFailure::Wrong),
         failed => Err(CommandFailure::Wrong(format!("{failed} of {} seeds failed", summary.seeds))),
     }
 }

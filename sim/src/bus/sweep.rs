@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::options::Options;
 use super::swarm::{Bug, Failure, Outcome, Params, run_seed, shrink};
+use crate::bars;
 use crate::command::{CommandFailure, Outside, PROGRESS_S, QUICK_S_MAX};
 use crate::report::Rows;
 
@@ -15,13 +16,16 @@ pub(super) const SOUND: Bug = None;
 #[cfg(not(feature = "planted"))]
 pub(super) const SOUND: Bug = ();
 
+/// What is counted of each seed.
+const COUNTERS: [&str; 6] = ["votes", "elections", "failures", "failures_of_living", "recoveries", "agreed_milli"];
+
 #[derive(Debug, Default)]
 struct Summary {
     seeds: u64,
     failed: u64,
     events: u64,
     world_ns: u64,
-    counts: [u64; 5],
+    counts: [u64; COUNTERS.len()],
 }
 
 impl Summary {
@@ -31,8 +35,17 @@ impl Summary {
         self.events += outcome.events;
         self.world_ns += outcome.world_ns;
         let counts = outcome.counts;
-        let more = [counts.votes, counts.elections, counts.failures, counts.failures_of_living, counts.recoveries];
+        let failures = [counts.failures, counts.failures_of_living];
+        let more = [counts.votes, counts.elections, failures[0], failures[1], counts.recoveries, outcome.agreed_milli];
         self.counts.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+    }
+
+    fn sum(&self, counter: &str) -> u64 {
+        match counter {
+            "events" => self.events,
+            "world_ms" => self.world_ns / 1_000_000,
+            _ => COUNTERS.iter().zip(self.counts).find(|(name, _)| **name == counter).map_or(0, |(_, count)| count),
+        }
     }
 
     fn rows(&self, seconds: f64, rows: &mut Rows) {
@@ -42,8 +55,7 @@ impl Summary {
         rows.add("events", self.events as f64, "events");
         rows.add("event_speed", self.events as f64 / seconds, "events/s");
         rows.add_ns("world_time", self.world_ns);
-        let names = ["votes", "elections", "failures", "failures_of_living", "recoveries"];
-        names.iter().zip(self.counts).for_each(|(name, count)| rows.add(*name, count as f64, "count"));
+        COUNTERS.iter().zip(self.counts).for_each(|(name, count)| rows.add(*name, count as f64, "count"));
     }
 }
 
@@ -80,7 +92,9 @@ pub(super) fn command(options: &Options, outside: &mut Outside<'_>, rows: &mut R
         }
     }
     summary.rows((outside.elapsed_s)() - began_s, rows);
+    let is_usual = options.members.is_none() && options.without.is_empty();
     match summary.failed {
+        0 if is_usual => bars::BUS.check(summary.seeds, |name| summary.sum(name)).map_err(CommandFailure::Wrong),
         0 => Ok(()),
         failed => Err(CommandFailure::Wrong(format!("{failed} of {} seeds failed", summary.seeds))),
     }

@@ -58,6 +58,8 @@ pub struct Outcome {
     pub world_ns: u64,
     /// What happened.
     pub counts: Counts,
+    /// How long it took until all agreed, each time that all could: thousandths of a member timeout.
+    pub agreed_milli: u64,
     /// What was wrong, if something was.
     pub failure: Option<Failure>,
 }
@@ -106,6 +108,7 @@ fn run_plan(params: &Params, plan: &Plan, bug: Bug, tail_max: usize) -> Outcome 
         Ok(Err(what)) => Some(what),
         Err(panic) => Some(format!("panic: {}", words_of(&*panic))),
     };
+    let agreed_milli = run.agreed_milli;
     let world = &mut run.world;
     for member in 0..params.members {
         world.tell_counters(member);
@@ -116,6 +119,7 @@ fn run_plan(params: &Params, plan: &Plan, bug: Bug, tail_max: usize) -> Outcome 
         events: world.events(),
         world_ns: world.now_ns(),
         counts: world.watch().counts(),
+        agreed_milli,
         failure,
     }
 }
@@ -199,6 +203,8 @@ struct Run<'a> {
     chance: Rng,
     /// The longest that a packet is under way.
     flight_ns_max: u64,
+    /// What [`Outcome::agreed_milli`] will be.
+    agreed_milli: u64,
 }
 
 impl<'a> Run<'a> {
@@ -240,6 +246,7 @@ impl<'a> Run<'a> {
             storms: 0,
             chance: Rng::new(params.seed).fork("run", 0),
             flight_ns_max,
+            agreed_milli: 0,
         }
     }
 
@@ -380,6 +387,7 @@ impl<'a> Run<'a> {
         let now_ns = self.world.now_ns();
         let scale_ns = self.timeout_ns();
         let keep_out_ns = self.params.config.keep_out.as_nanos() as u64;
+        let began_ns = now_ns;
         let end_ns = now_ns + 8 * scale_ns + keep_out_ns + 8 * self.params.persist_ns_max + SECOND_NS;
         let lost = self.lost_with(down);
         loop {
@@ -399,7 +407,10 @@ impl<'a> Run<'a> {
             let agreed = agree(&self.world, &expected);
             let now_ns = self.world.now_ns();
             match agreed {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    self.agreed_milli += (now_ns - began_ns) * 1_000 / scale_ns;
+                    return Ok(());
+                }
                 Err(what) if now_ns >= end_ns => return Err(format!("no agreement {when}: {what}")),
                 Err(_) => self.run_until(end_ns.min(now_ns + scale_ns / 8))?,
             }
