@@ -255,6 +255,22 @@ fn a_replica_is_read_by_those_who_say_so() {
     );
 }
 
+#[test]
+fn a_transaction_that_writes_does_not_run_at_a_primary_that_has_become_a_replica() {
+    for calls in [["GET bar", "SET bar 1"], ["SET bar 1", "GET bar"]] {
+        let (mut talk, _) = talk(ONE);
+        assert_eq!(talk.say(0, "READONLY"), "OK");
+        assert_eq!(talk.say(0, "MULTI"), "OK");
+        calls.iter().for_each(|call| assert_eq!(talk.say(0, call), "QUEUED"));
+        let mut after = nodes();
+        (after[2].primary, after[2].slots) = (None, std::mem::take(&mut after[0].slots));
+        after[0].primary = Some(REPLICA);
+        talk.engine().set_map(map(ONE, after), talk.now());
+        assert_eq!(talk.say(0, "EXEC"), "(error) MOVED 5061 10.0.0.1:7003", "{calls:?}");
+        assert_eq!(talk.say(0, "GET bar"), "(nil)", "it is read here");
+    }
+}
+
 /// A replica whose primary has paused for it, and clients of which one waits for that.
 fn successor() -> Talk {
     let mut talk = talk(REPLICA).0;

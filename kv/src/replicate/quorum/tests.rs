@@ -627,3 +627,33 @@ fn a_reply_that_no_majority_allows_for_too_long_ends_its_connection() {
     talk.tick();
     assert!(talk.is_closed(other) && !talk.is_closed(one));
 }
+
+#[test]
+fn only_who_was_promised_a_term_copies_for_it() {
+    let (former, _) = begin_shard(&Arc::default());
+    let dump = dumped(former.engine());
+    let member = start(2, &Arc::default());
+    let later = term(8, 1);
+    let ask = |member: &Talk, asks: u8, copied: Option<Term>| {
+        member.engine().mandate(SHARD, name(asks), copied).map_err(|error| format!("{error:?}"))
+    };
+    assert!(matches!(promised(&member, later), PromiseAnswer::Promised(None)));
+    assert!(ask(&member, 1, Some(later)).is_err(), "it has nothing that counts");
+    load(&member, &dump);
+    let mandate = ask(&member, 1, Some(later)).expect("it was promised");
+    assert!(mandate.starts_with(&format!("TERM 8.1 {} {} ", name(1), dump.0.position)), "{mandate}");
+    for (asks, of) in [(2, later), (1, term(7, 1)), (1, term(9, 1))] {
+        let refused = ask(&member, asks, Some(of)).expect_err("that was not promised to it");
+        assert!(refused.contains("STALETERM 8.1"), "{asks} {of}: {refused}");
+    }
+    // Who does not serve yet sends nobody its stream; a replica has none of this mode.
+    member.engine().set_network(Box::new(Nowhere));
+    member.engine().follow(Some(Upstream::Address { host: "primary".to_owned(), port: 7 }), member.now());
+    assert_eq!(ask(&member, 1, None), Ok("ASYNC".to_owned()));
+    let waiting = start(1, &Arc::default());
+    assert!(matches!(promised_to(&waiting, later, name(2)), PromiseAnswer::Promised(_)));
+    assert!(waiting.engine().awaits_take_over());
+    let refused = ask(&waiting, 2, None).expect_err("it has not made sure");
+    assert!(refused.contains("NOMASTERLINK"), "{refused}");
+    assert!(!former.engine().awaits_take_over() && !member.engine().awaits_take_over());
+}
