@@ -1,6 +1,7 @@
 //! An engine, its journal and its log, when power is lost.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashlar_wire::time::Instant;
 
@@ -108,6 +109,37 @@ fn what_was_told_is_there_after_power_is_lost() {
         }
     }
     assert!(lost > 100, "the power is lost when something is on its way: {lost}");
+}
+
+/// A keeper that is called when it asked for it, or is woken, and at no other time.
+#[test]
+fn what_is_written_is_durable_within_a_second_and_then_the_keeper_rests() {
+    let (engine, folder, woken) = (engine(), MemoryFolder::default(), Arc::new(AtomicBool::new(true)));
+    let wake = Arc::clone(&woken);
+    let now = Now { unix_us: BEGIN_MS * 1_000, instant: Instant::from_nanos(1) };
+    let wake = Box::new(move || wake.store(true, Ordering::Relaxed));
+    let (mut keeper, _) = Keeper::recover(Arc::clone(&engine), folder.clone(), ID, wake, now).unwrap();
+    let mut talk = Talk::with(engine);
+    assert_eq!(talk.say(0, "CONFIG SET appendfsync everysec"), "OK");
+    let (mut due, mut turns, mut written) = (None, 0, Vec::new());
+    for ms in 0..60_000_u64 {
+        talk.wait(1);
+        if ms < 10_000 && ms % 370 == 0 {
+            talk.say(0, "INCR counter");
+            written.push((ms, talk.engine().journal().end()));
+        }
+        let now = talk.now().instant;
+        if woken.swap(false, Ordering::Relaxed) || due.is_some_and(|due| due <= now) {
+            due = keeper.turn(now).unwrap().again;
+            turns += u64::from(ms >= 20_000);
+        }
+        let durable = keeper.look(|log| log.durable());
+        let late = written.iter().find(|(at, end)| ms > at + 1_100 && *end > durable);
+        assert_eq!(late, None, "at {ms} ms");
+    }
+    assert_eq!(turns, 0, "nothing is written for 40 s");
+    folder.restart(&mut Chance(1));
+    assert_eq!(recover(&folder).unwrap().0.say(0, "GET counter"), "\"28\"");
 }
 
 #[test]
