@@ -449,4 +449,62 @@ mod tests {
         assert!(saves.cancel_dump() && saves.is_cancelled());
         assert_eq!((saves.get().dumps.count, saves.get().bases.count), (2, 1));
     }
+
+    /// What the thread that takes snapshots finds to do next.
+    fn found<T>(find: impl Fn() -> Option<T>) -> T {
+        let mut tries = (0..10_000_000).map(|_| {
+            std::thread::yield_now();
+            find()
+        });
+        tries.find_map(|found| found).expect("somebody wants it")
+    }
+
+    #[test]
+    fn who_waits_for_a_snapshot_is_told_what_became_of_it() {
+        let saves = Saves::default();
+        saves.serve(1_000);
+        let next = || saves.next(1_000, 0, &[], 100, 1 << 20);
+        std::thread::scope(|scope| {
+            for is_on_files in [true, false, true] {
+                let waits = scope.spawn(|| saves.take_and_wait(Purpose::Dump));
+                assert_eq!(found(next), Purpose::Dump);
+                saves.end(is_on_files, 1_001);
+                assert_eq!(waits.join().unwrap(), is_on_files);
+            }
+            // One that was begun before may not have everything.
+            saves.want(Purpose::LogBase);
+            assert_eq!(next(), Some(Purpose::LogBase));
+            let waits = scope.spawn(|| saves.take_and_wait(Purpose::LogBase));
+            found(|| saves.get().wants_base.then_some(()));
+            saves.end(false, 1_002);
+            assert_eq!(found(next), Purpose::LogBase);
+            assert!(!waits.is_finished());
+            saves.end(true, 1_003);
+            assert!(waits.join().unwrap());
+            let waits = scope.spawn(|| saves.take_and_wait(Purpose::Dump));
+            assert_eq!(found(next), Purpose::Dump);
+            saves.leave();
+            assert!(!waits.join().unwrap(), "nobody takes it any more");
+        });
+    }
+
+    #[test]
+    fn who_waits_for_data_is_told_what_became_of_them() {
+        let saves = Saves::default();
+        saves.serve(1_000);
+        std::thread::scope(|scope| {
+            for result in [Ok(()), Err("no such file".to_owned())] {
+                let waits = scope.spawn(|| saves.load_and_wait(Load::Log));
+                assert_eq!(found(|| saves.next_load()), Load::Log);
+                assert_eq!(saves.next_load(), None, "it has begun");
+                assert!(saves.load_and_wait(Load::Log).unwrap_err().contains("somebody else"));
+                saves.end_load(result.clone());
+                assert_eq!(waits.join().unwrap(), result);
+            }
+            let waits = scope.spawn(|| saves.load_and_wait(Load::Log));
+            assert_eq!(found(|| saves.next_load()), Load::Log);
+            saves.leave();
+            assert!(waits.join().unwrap().unwrap_err().contains("stops"));
+        });
+    }
 }
