@@ -108,6 +108,8 @@ impl Votes {
         if self.given.len() >= facts.groups_max && !self.given.contains_key(&request.group) {
             return Err(Reason::NoRoom);
         }
+        let is_planted = facts.bugs != Bugs::default();
+        debug_assert!(is_planted || self.epoch(request.group) < request.epoch, "one vote in an epoch of a group");
         let key = if facts.bugs.has(Planted::VoteWithoutGroup) { GroupId(0) } else { request.group };
         self.given.insert(key, Given { epoch: request.epoch, candidate });
         let (slots, taken) = (request.slots.clone(), request.taken.clone());

@@ -241,6 +241,11 @@ impl Claims {
         for range in slots.ranges() {
             self.settle_range(place, range.indexes());
         }
+        debug_assert!(
+            self.entries[usize::from(place)].owned <= slots.count(),
+            "a group owns nothing that it does not claim"
+        );
+        debug_assert!(self.assigned <= SLOTS, "a slot has one owner");
     }
 
     /// Gives the claim in `place` what it is due of a range: run by run of slots that have one owner now.

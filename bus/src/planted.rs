@@ -95,7 +95,7 @@ impl Planted {
 }
 
 /// The bug that is planted in a member, if any.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Bugs {
     #[cfg(feature = "planted")]
     pub(crate) planted: Option<Planted>,

@@ -145,6 +145,7 @@ impl Core {
     /// volume that was deleted at others, and a record that says more than the copy has makes it look like an earlier state of its drive.
     pub(crate) fn note_clean(&mut self, clean: Version) {
         self.record.clean = self.record.clean.max(clean.min(self.newest));
+        debug_assert!(self.changes <= self.pending.len(), "changes are requests to the store");
     }
 
     pub(crate) fn reply(&mut self, session: SessionId, request: RequestId, result: ClientResult) {

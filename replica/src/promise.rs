@@ -53,6 +53,7 @@ impl<T: Copy + Ord, H: Copy + Eq> Promise<T, H> {
             return Err(Superseded(self.term));
         }
         let since = if is_same_holder { self.since } else { term };
+        debug_assert!(since <= term && self.term < term, "promises go forward");
         *self = Self { term, since, holder: Some(holder) };
         Ok(Accepted::Changed)
     }

@@ -90,6 +90,7 @@ pub(crate) struct Watermark {
 impl Watermark {
     /// This one is done.
     pub(crate) fn insert(&mut self, number: u64) {
+        debug_assert!(number > self.upto, "a number is done once");
         self.beyond.insert(number);
         while self.beyond.remove(&(self.upto + 1)) {
             self.upto += 1;
@@ -148,6 +149,11 @@ impl Outgoing {
             self.durable += 1;
             self.progress_at = now;
         }
+        debug_assert!(
+            self.durable <= self.received && self.received <= self.end(),
+            "nothing is durable that has not arrived"
+        );
+        debug_assert!(!self.entries.is_empty() || self.bytes == 0, "bytes are those of unacknowledged entries");
         true
     }
 

@@ -152,6 +152,11 @@ impl Calls {
         };
         self.waiting += 1;
         self.used += 1;
+        debug_assert!(
+            self.waiting <= self.used && self.used <= self.max,
+            "a call that waits is in use, within the limit"
+        );
+        debug_assert_eq!(self.free.len() + self.used as usize, self.slots.len(), "a slot is free or in use");
         self.next_deadline = self.next_deadline.min(deadline);
         Some(MuxId { slot: at, generation })
     }

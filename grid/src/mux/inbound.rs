@@ -130,6 +130,7 @@ impl Inbound {
         self.bytes += incoming.bytes;
         self.next_deadline = self.next_deadline.min(incoming.deadline);
         self.calls.insert(id, incoming);
+        debug_assert!(self.calls.len() <= self.calls_max, "what is beyond the limit was refused");
         true
     }
 

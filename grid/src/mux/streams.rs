@@ -103,6 +103,7 @@ impl Sending {
     /// Counts a message that leaves; its number.
     #[inline]
     pub(super) fn count(&mut self, payload: &[u8]) -> u64 {
+        debug_assert!(self.sent < self.allowed && !self.large_leaving, "a message begins while its window has room");
         self.sent += payload.len() as u64 + MESSAGE_COST;
         self.messages += 1;
         self.digest.update(payload);
@@ -241,6 +242,7 @@ impl Receiving {
     /// The reader has taken messages of this cost out; bytes to give back to the sender, if it is time.
     pub(super) fn handle_consumed(&mut self, cost: u64, now: Instant, round_trip: Option<Duration>) -> Option<u64> {
         self.unreturned += cost;
+        debug_assert!(self.unreturned <= self.received, "the reader takes out what came");
         if self.state != Direction::Open || self.unreturned < u64::from(self.window.div_ceil(2)) {
             return None;
         }
@@ -355,6 +357,7 @@ impl Streams {
         }
         self.slots[index as usize] = Some(Box::new(Stream::new(generation, id, responder, windows, deadline, now)));
         self.open[usize::from(responder)] += 1;
+        debug_assert_eq!((self.open[0] + self.open[1]) as usize, self.len(), "each stream is one side's");
         self.next_deadline = self.next_deadline.min(deadline);
         Some(StreamKey { index, generation })
     }
