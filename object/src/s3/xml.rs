@@ -244,6 +244,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn written() {
+        let mut xml = XmlWriter::bare("A");
+        xml.element("B", |xml| xml.content("<&>"));
+        xml.text("C", "c");
+        xml.number("D", 7);
+        xml.flag("E", true);
+        let text = xml.finish();
+        assert!(text.contains("<A><B>&lt;&amp;&gt;</B><C>c</C><D>7</D><E>true</E></A>"), "{text}");
+    }
+
+    #[test]
     fn read() {
         let text = "\u{feff}<?xml version=\"1.0\"?>\n<!-- c --><a xmlns=\"n\" x='1'> <b>1 &lt;&#65;&#x42;</b>\r\n<s:c/><b><![CDATA[<x>]]></b></a>\n";
         let root = Element::decode(text.as_bytes()).expect("a document");

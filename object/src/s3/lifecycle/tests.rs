@@ -152,6 +152,14 @@ fn what_is_not_current() {
     assert!(markers.has_marker_ended("ab", NOON, NOON) && !markers.has_marker_ended("b", NOON, NOON));
     let days = lifecycle(&format!("<Prefix/>{DAYS}"));
     assert!(!days.has_marker_ended("a", NOON, NOON) && days.has_marker_ended("a", NOON, due));
+    for filter in [
+        "<Tag><Key>k</Key><Value>v</Value></Tag>",
+        "<ObjectSizeGreaterThan>1</ObjectSizeGreaterThan>",
+        "<ObjectSizeLessThan>9</ObjectSizeLessThan>",
+    ] {
+        let rules = lifecycle(&format!("<Filter>{filter}</Filter>{DAYS}"));
+        assert!(!rules.has_marker_ended("a", NOON, due), "a mark has neither tags nor a size: {filter}");
+    }
     let uploads = lifecycle(
         "<Prefix>a</Prefix><AbortIncompleteMultipartUpload><DaysAfterInitiation>2</DaysAfterInitiation></AbortIncompleteMultipartUpload>",
     );

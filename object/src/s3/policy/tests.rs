@@ -128,6 +128,7 @@ fn what_is_no_policy_or_not_known_is_refused() {
         good.replace("\"Resource\":\"*\"", "\"Resource\":\"b\""),
         good.replace("\"Resource\":\"*\"", "\"Resource\":[]"),
         good.replace("\"Principal\"", "\"NotPrincipal\""),
+        good.replace("\"Principal\":\"*\"", "\"Principal\":{}"),
         statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", "{\"IpAddress\":{\"aws:SourceIp\":\"10.0.0.0/33\"}}"),
     ];
     for wrong in malformed {
@@ -146,8 +147,12 @@ fn what_is_no_policy_or_not_known_is_refused() {
     let many = |count: usize| of(&format!("[{}]", vec![good.as_str(); count].join(",")));
     assert!(many(100).is_ok());
     assert_eq!(many(STATEMENTS_MAX + 1), Err(Code::MalformedPolicy));
-    let long = format!("{{\"Id\":\"{}\",\"Statement\":{good}}}", "x".repeat(POLICY_BYTES_MAX));
-    assert_eq!(code(&long), Err(Code::MalformedPolicy));
+    let long = |len: usize| {
+        let rest = format!("{{\"Id\":\"\",\"Statement\":{good}}}").len();
+        code(&format!("{{\"Id\":\"{}\",\"Statement\":{good}}}", "x".repeat(len - rest)))
+    };
+    assert!(long(POLICY_BYTES_MAX).is_ok());
+    assert_eq!(long(POLICY_BYTES_MAX + 1), Err(Code::MalformedPolicy));
 }
 
 #[test]
@@ -240,6 +245,17 @@ fn a_policy_of_a_user_has_no_principals() {
     let wrong = text.replace("s3:GetObject", "s3:GetObjekt");
     let checked = Policy::decode_of_user(wrong.as_bytes()).unwrap().check_of_user();
     assert_eq!(checked.unwrap_err().code, Code::MalformedPolicy);
+}
+
+#[test]
+fn only_conditions_on_tags_need_the_object() {
+    let with = |condition: &str| policy(&statement("Allow", "\"*\"", "\"s3:*\"", EVERY, condition));
+    assert!(with("{\"StringEquals\":{\"s3:ExistingObjectTag/a\":\"b\"}}").needs_tags());
+    for condition in
+        ["", "{\"StringEquals\":{\"s3:RequestObjectTag/a\":\"b\"}}", "{\"StringEquals\":{\"s3:prefix\":\"a\"}}"]
+    {
+        assert!(!with(condition).needs_tags(), "{condition}");
+    }
 }
 
 #[test]
