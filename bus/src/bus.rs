@@ -131,7 +131,7 @@ impl Outbound {
 struct Standing {
     /// Since when a majority of the voters is in reach.
     held_since: Option<Instant>,
-    /// Whether its claims were found equal to those of a peer in reach of a majority, since `held_since`.
+    /// Whether its claims were found equal to those of a peer in reach of a majority since `held_since`, or nobody else lives.
     matched: bool,
     /// Since when it differs from those that it speaks with.
     differs_since: Option<Instant>,
