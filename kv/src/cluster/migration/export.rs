@@ -212,7 +212,8 @@ impl Export {
         match self.link.handle_bytes(bytes, now) {
             Ok(answers) => answers.iter().for_each(|answer| self.handle_answer(engine, answer, now)),
             Err(why) if !self.is_open() => drop(self.fail(why, now)),
-            Err(_) => self.doubt(now),
+            // What a connection says that cannot be read is worth as much as one that is gone.
+            Err(why) => self.handle_broken(why, now),
         }
     }
 

@@ -265,6 +265,24 @@ impl World {
         }
     }
 
+    /// Goes on until the source hears this in place of what the target answers.
+    #[track_caller]
+    fn hear(&mut self, answer: &str) {
+        let is_heard = (0..STEPS_MAX).any(|_| {
+            self.came = answer.into();
+            self.step() == "receive"
+        });
+        assert!(is_heard, "not within {STEPS_MAX} steps: an answer is waited for");
+    }
+
+    /// Goes on until the target may take the slots and has; the source has not heard of it.
+    #[track_caller]
+    fn give_leave(&mut self) {
+        self.step_until("leave is given", |world| world.state().starts_with("failover-granted"));
+        assert!(self.voters.lock().unwrap().is_target, "the target takes them at once");
+        self.is_blind = true;
+    }
+
     fn hang_up(&mut self) {
         if let Some(client) = self.line.take() {
             // Nobody else may take its number.
@@ -611,6 +629,150 @@ fn writes_wait_until_it_is_known_who_has_the_slots() {
         world.finish();
         assert_eq!(world.state().starts_with("success"), is_won, "{}", world.state());
     }
+}
+
+/// Answers that cannot be read: no line of an answer, and one without an end.
+fn unreadable() -> [String; 2] {
+    ["!\r\n".to_owned(), "+".repeat(5_000)]
+}
+
+#[test]
+fn a_target_that_answers_nonsense_before_leave_is_given_gets_nothing() {
+    for (answer, why) in unreadable().into_iter().zip(["something else than a line", "too long a line"]) {
+        for stage in ["reading-establish-response", "snapshotting", "replicating", "failover-paused"] {
+            let mut world = World::new();
+            world.step_until(stage, |world| world.state().starts_with(stage));
+            world.hear(&answer);
+            assert_eq!(world.state(), format!("failed The target answers with {why}"), "{stage}");
+            world.step();
+            world.write_some();
+            assert!(world.waiting.is_empty(), "{stage}: no write waits any longer");
+            world.finish();
+            assert!(!world.voters.lock().unwrap().is_target, "{stage}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_at_any_stage_is_told() {
+    for stage in ["reading-establish-response", "snapshotting", "replicating", "failover-paused"] {
+        let mut world = World::new();
+        world.step_until(stage, |world| world.state().starts_with(stage));
+        world.hear("-ERR no more\r\n");
+        let state = world.state();
+        assert!(state.starts_with("failed ") && state.ends_with("-ERR no more"), "{stage}: {state}");
+        world.finish();
+    }
+}
+
+#[test]
+fn what_has_become_of_leave_is_asked_until_it_can_be_read() {
+    for answer in unreadable() {
+        let mut world = World::new();
+        world.give_leave();
+        for _ in 0..3 {
+            world.hear(&answer);
+            assert_eq!(world.state(), "failover-granted ", "nobody knows yet");
+            world.write("INCR {bar}count");
+        }
+        assert_eq!(world.waiting.len(), 3);
+        world.hear("+taken\r\n");
+        // The map is late by more than the target may be silent for, and no claim is renewed: it is the target's.
+        for _ in 0..STEPS_MAX {
+            world.step();
+        }
+        assert_eq!((world.state().as_str(), world.waiting.len()), ("failover-granted ", 3));
+        assert_eq!(world.voters.lock().unwrap().epoch, 1, "only the target has claimed anything");
+        world.finish();
+        assert_eq!(world.state(), "success ");
+    }
+}
+
+#[test]
+fn a_target_that_answers_nonsense_for_ever_is_asked_twice_a_second_and_then_no_more() {
+    for answer in unreadable() {
+        let mut world = World::new();
+        world.step_until("leave is given", |world| {
+            world.is_deaf =
+                world.target.engine().migration.jobs()[..].first().is_some_and(|job| job.stage() == Stage::Complete);
+            world.state().starts_with("failover-granted")
+        });
+        (world.is_deaf, world.is_blind) = (false, true);
+        let (began, mut dials) = (world.source.now().unix_ms(), 0);
+        for _ in 0..STEPS_MAX {
+            if world.state().starts_with("failed") {
+                break;
+            }
+            world.came = answer.as_bytes().into();
+            dials += usize::from(world.step() == "dial");
+        }
+        let span_ms = usize::try_from(world.source.now().unix_ms() - began).unwrap();
+        assert!((20_000..22_000).contains(&span_ms), "{span_ms}");
+        assert!((span_ms / 700..=span_ms / 500 + 1).contains(&dials), "{dials} in {span_ms} ms");
+        assert_eq!(world.state(), "failed The target did not say whether it has taken the slots");
+        assert_eq!(world.voters.lock().unwrap().epoch, 1, "the source's claim was renewed");
+        world.finish();
+    }
+}
+
+#[test]
+fn a_target_that_never_says_that_it_has_all_ends_it_when_writes_have_waited_long_enough() {
+    let mut world = World::new();
+    world.step_until("writes wait", |world| {
+        world.is_deaf = world.state().starts_with("waiting-to-pause") || world.state().starts_with("failover-paused");
+        world.state().starts_with("failover-paused")
+    });
+    let began = world.source.now().unix_ms();
+    world.came.clear();
+    world.write("INCR {bar}count");
+    assert_eq!(world.waiting.len(), 1);
+    world.step_until("it ends", |world| {
+        world.came.clear();
+        world.state().starts_with("failed")
+    });
+    assert_eq!(world.state(), "failed Timed out before streaming completed");
+    let span_ms = world.source.now().unix_ms() - began;
+    assert!((5_000..5_200).contains(&span_ms), "cluster-manual-failover-timeout is 5 s: {span_ms}");
+    world.is_deaf = false;
+    world.finish();
+}
+
+#[test]
+fn a_source_that_becomes_a_replica_gives_nothing() {
+    for is_granted in [false, true] {
+        let mut world = World::new();
+        if is_granted {
+            world.give_leave();
+        } else {
+            world.step_until("writes wait", |world| world.state().starts_with("failover-paused"));
+        }
+        // The target is its primary now, and owns all that it had.
+        let map = map_of(SOURCE, &world.voters);
+        let [mut own, mut primary] = [SOURCE, TARGET].map(|name| map.node(name).unwrap().clone());
+        primary.slots = vec![SlotRange::new(0, 16_383).unwrap()];
+        (own.primary, own.shard, own.slots) = (Some(TARGET), TARGET, Vec::new());
+        world.is_blind = true;
+        let now = world.source.now();
+        world.source.engine().set_map(Map::new(SOURCE, vec![own, primary], *map.service()), now);
+        world.step();
+        assert_eq!(world.state(), "failed Source node is a replica now", "leave given: {is_granted}");
+    }
+}
+
+#[test]
+fn only_who_has_given_leave_is_giving_slots_and_nobody_can_call_that_off() {
+    let mut world = World::new();
+    world.step_until("leave is given", |world| {
+        let is_granted = world.state().starts_with("failover-granted");
+        assert_eq!(world.source.engine().is_giving_slots(), is_granted);
+        assert!(!world.target.engine().is_giving_slots(), "who takes slots gives none");
+        is_granted
+    });
+    world.is_blind = true;
+    assert_eq!(world.source.say(0, "CLUSTER CANCELSLOTMIGRATIONS"), "OK");
+    assert_eq!(world.state(), "failover-granted ", "the target may have taken them");
+    world.finish();
+    assert_eq!(world.state(), "success ");
 }
 
 #[test]
