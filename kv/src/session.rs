@@ -640,6 +640,12 @@ impl Session {
         }
     }
 
+    /// What the engine knows of the client.
+    #[cfg(test)]
+    pub(crate) fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
     /// Whether a request that was not let through waits, because its slot is about to come here. It is read again then.
     fn waits_for_slot(&mut self, asked: route::Asked<'_>, now: Now) -> bool {
         let Some(cluster) = self.engine.cluster() else { return false };

@@ -5,11 +5,17 @@ use std::time::Duration;
 
 use super::control::{Control, MessageFigures, Order, Ticket};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
+use super::route;
+use crate::client::Mailbox;
+use crate::command::run;
 use crate::engine::{Engine, EngineConfig};
+use crate::keyspace::Lock;
 use crate::memory::hash_key::HASH_KEY_BYTES;
 use crate::replicate::Upstream;
 use crate::replicate::quorum::TakeOver;
 use crate::replicate::role::{LinkState, WholeCopy};
+use crate::resp::Request;
+use crate::session::Session;
 use crate::tests::{Talk, check_with, readable};
 use crate::time::Now;
 
@@ -794,4 +800,25 @@ fn orders_that_nobody_finishes_or_looks_at_are_bounded() {
     let given = tickets.lock().unwrap().clone();
     given.iter().for_each(|ticket| talk.engine().finish_order(*ticket, &Ok(()), talk.now()));
     assert!(cluster.submit(Order::Renew, None).is_err(), "those that are done make room");
+}
+
+#[test]
+fn a_request_whose_slot_has_gone_while_its_keys_were_locked_is_sent_away() {
+    let (talk, _) = talk(ONE);
+    let (engine, now) = (talk.engine(), talk.now());
+    let (cluster, settings) = (engine.cluster().unwrap(), engine.settings());
+    let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
+    let link = Talk::link("10.0.0.9:4000");
+    let mut session = Session::open(talk.engine_shared(), mailbox, link, now).unwrap();
+    let client = session.client();
+    let request: Request = [&b"SET"[..], b"bar", b"1"].into_iter().collect();
+    let asked = (run::find(engine, request.args()).unwrap(), request.args(), None);
+    route::admit(engine, cluster, &settings, client, asked).unwrap();
+    let clock = run::access(&settings, now);
+    let mut keys = engine.keyspace.lock(Lock::Nothing, 0, now.unix_ms(), clock);
+    assert!(route::confirm(engine, cluster, &settings, client, asked, &mut keys).is_ok());
+    let nodes = vec![node(ONE, 7001, Some((0, 5_000))), node(TWO, 7002, Some((5_001, 16_383)))];
+    engine.set_map(map(ONE, nodes), now);
+    let refusal = route::confirm(engine, cluster, &settings, client, asked, &mut keys).unwrap_err();
+    assert_eq!(refusal.as_str(), "MOVED 5061 10.0.0.1:7002");
 }

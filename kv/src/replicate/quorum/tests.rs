@@ -278,6 +278,29 @@ fn load(talk: &Talk, (point, words): &(Point, String)) {
 }
 
 #[test]
+fn a_shard_begins_where_its_data_are_and_nowhere_else() {
+    let begun = |known: Map, claimed: &Map| {
+        let node = start_in(known, &Arc::default());
+        let begun = node.engine().begin_take_over(claimed, 1, node.now()).map(|round| round.asked().to_vec());
+        (begun, node.engine().promises.of(SHARD).unwrap_or_default().members)
+    };
+    let began = |number| (Err(TakeOver::Done), members(&[number]));
+    let all = map(1, 7);
+    assert_eq!(begun(all.clone(), &all), began(1), "it is the shard's primary already");
+    let alone = Map::new(name(1), vec![all.own().clone()], *all.service());
+    let without = |map: &Map| {
+        let node = |node: &Node| Node { slots: Vec::new(), primary: None, ..node.clone() };
+        Map::new(map.own().name, map.nodes().iter().map(node).collect(), *map.service())
+    };
+    assert_eq!(begun(without(&alone), &alone), began(1), "nobody else is of the shard");
+    let asks = (Ok(vec![name(2)]), Members::default());
+    assert_eq!(begun(without(&all), &all), asks, "the other one may have the shard's data");
+    let node = |node: &Node| Node { shard: name(9), ..node.clone() };
+    let elsewhere = Map::new(name(1), all.nodes().iter().map(node).collect(), *all.service());
+    assert_eq!(begun(elsewhere, &all), asks, "what it has are another shard's data");
+}
+
+#[test]
 fn what_an_earlier_term_has_appended_is_committed_with_the_record_of_the_present_one() {
     let (mut talk, replica) = begin_shard(&Arc::default());
     let mut client = open_session(&talk.engine_shared(), talk.now());
