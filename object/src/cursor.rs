@@ -113,3 +113,61 @@ impl Cursor {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(write: impl FnOnce(&mut Vec<u8>)) -> Cursor {
+        let mut bytes = Vec::new();
+        write(&mut bytes);
+        Cursor(Bytes::from(bytes))
+    }
+
+    #[test]
+    fn fields_are_taken_as_they_were_put() {
+        let mut from = written(|to| {
+            to.put_u8(0x12);
+            to.put_u16(0x1234);
+            to.put_u32(0x1234_5678);
+            to.put_u64(0x1234_5678_9abc_def0);
+            to.put_short("ä".as_bytes());
+            to.put_long(b"long");
+            to.put_u16(2);
+        });
+        assert_eq!(from.0[..7], [0x12, 0x12, 0x34, 0x12, 0x34, 0x56, 0x78], "the first byte is the highest one");
+        assert_eq!((from.u8(), from.u16(), from.u32()), (Ok(0x12), Ok(0x1234), Ok(0x1234_5678)));
+        assert_eq!((from.u64(), from.text(2)), (Ok(0x1234_5678_9abc_def0), Ok("ä".to_owned())));
+        assert_eq!(from.long(4).as_deref(), Ok(&b"long"[..]));
+        assert_eq!((from.end(), from.array()), (Err(Malformed), Ok([0, 2])));
+        assert_eq!((from.end(), from.bytes(0).as_deref()), (Ok(()), Ok(&b""[..])));
+        assert_eq!((from.bytes(1), from.u8()), (Err(Malformed), Err(Malformed)));
+        assert_eq!(written(|to| to.put_short(b"\xff")).text(9), Err(Malformed), "it is no UTF-8");
+        assert_eq!(Malformed.to_string(), "the bytes are no form that this program knows");
+    }
+
+    #[test]
+    fn limits_of_lengths_and_counts() {
+        for len in 0..=6 {
+            let bytes = vec![b'x'; len];
+            let expected = if len <= 4 { Ok(Bytes::from(bytes.clone())) } else { Err(Malformed) };
+            assert_eq!(written(|to| to.put_short(&bytes)).short(4), expected, "{len}");
+            assert_eq!(written(|to| to.put_long(&bytes)).long(4), expected, "{len}");
+            assert_eq!(written(|to| to.put_short(&bytes)).text(4).is_ok(), len <= 4, "{len}");
+            let mut short = written(|to| to.put_short(&bytes));
+            short.0.truncate(short.0.len() - 1);
+            assert_eq!(short.short(9), Err(Malformed), "{len} bytes of which one is missing");
+        }
+        // A count, the bytes behind it, and the greatest count.
+        for (count, behind, max) in [(0, 0, 0), (1, 1, 1), (4, 4, 4), (4, 9, 4), (3, 3, 9)] {
+            let counted = |count: u32| {
+                written(|to| {
+                    to.put_u32(count);
+                    to.extend_from_slice(&vec![0; behind]);
+                })
+            };
+            assert_eq!(counted(count).count(max), Ok(count as usize), "{count} {behind} {max}");
+            assert_eq!(counted(count + 1).count(max), Err(Malformed), "{count} {behind} {max}");
+        }
+    }
+}

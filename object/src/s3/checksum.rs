@@ -318,6 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn names_and_kinds() {
+        let (full, composite) = (ChecksumType::FullObject, ChecksumType::Composite);
+        let table = [
+            (Algorithm::Crc32, "crc32", composite, true, true),
+            (Algorithm::Crc32c, "crc32c", composite, true, true),
+            (Algorithm::Crc64Nvme, "crc64nvme", full, true, false),
+            (Algorithm::Sha1, "sha1", composite, false, true),
+            (Algorithm::Sha256, "sha256", composite, false, true),
+        ];
+        for (algorithm, name, default, has_full, has_composite) in table {
+            assert_eq!(algorithm.header(), format!("x-amz-checksum-{name}"));
+            assert_eq!(algorithm.element(), format!("Checksum{}", name.to_uppercase()));
+            assert_eq!((Algorithm::named(name), algorithm.name()), (Some(algorithm), name.to_uppercase().as_str()));
+            assert_eq!(algorithm.default_type(), default, "{name}");
+            assert_eq!((algorithm.has_type(full), algorithm.has_type(composite)), (has_full, has_composite), "{name}");
+        }
+        assert_eq!(Algorithm::named("MD5"), None);
+        for (kind, name) in [(full, "FULL_OBJECT"), (composite, "COMPOSITE")] {
+            assert_eq!((kind.name(), ChecksumType::named(name)), (name, Some(kind)));
+        }
+        assert_eq!(ChecksumType::named("composite"), None);
+    }
+
+    #[test]
     fn combined_parts_are_the_whole() {
         arbtest::arbtest(|u| {
             let pieces: Vec<Vec<u8>> = u.arbitrary()?;

@@ -188,6 +188,9 @@ mod tests {
         let told = ask("https://a.example", "PUT", "x-amz-date, X-Amz-Acl").expect("a rule fits");
         assert_eq!(value(&told, "access-control-allow-origin").as_deref(), Some("https://a.example"));
         assert_eq!(value(&told, "access-control-allow-headers").as_deref(), Some("x-amz-date, x-amz-acl"));
+        assert_eq!(value(&told, "access-control-allow-methods").as_deref(), Some("GET, PUT"));
+        assert_eq!(value(&told, "access-control-allow-credentials").as_deref(), Some("true"));
+        assert_eq!(value(&told, "access-control-expose-headers").as_deref(), Some("ETag"));
         assert_eq!(value(&told, "access-control-max-age").as_deref(), Some("60"));
         for (origin, method, headers) in
             [("https://b.test", "PUT", ""), ("https://a.example", "DELETE", ""), ("https://a.example", "PUT", "other")]
@@ -196,6 +199,9 @@ mod tests {
         }
         let every = cors_headers(&head(Method::Head, &[("origin", "http://x")]), &rules);
         assert_eq!(value(&every, "access-control-allow-origin").as_deref(), Some("*"));
+        for absent in ["allow-credentials", "allow-headers", "expose-headers", "max-age"] {
+            assert_eq!(value(&every, &format!("access-control-{absent}")), None, "{absent}");
+        }
         assert_eq!(cors_headers(&head(Method::Head, &[]), &rules), []);
         let none = head(Method::Options, &[("origin", "http://x"), ("access-control-request-method", "GET")]);
         assert_eq!(preflight(&none, None).map_err(|error| error.code), Err(Code::AccessForbidden));
@@ -214,5 +220,8 @@ mod tests {
         let many = |count: usize| code(&format!("<CORSConfiguration>{}</CORSConfiguration>", rule.repeat(count)));
         assert!(many(RULES_MAX).is_ok());
         assert_eq!(many(RULES_MAX + 1), Err(Code::MalformedXML));
+        let long = |len: usize| code(&format!("{RULES}{}", " ".repeat(len - RULES.len())));
+        assert!(long(CORS_BYTES_MAX).is_ok());
+        assert_eq!(long(CORS_BYTES_MAX + 1), Err(Code::MaxMessageLengthExceeded));
     }
 }

@@ -163,10 +163,24 @@ mod tests {
         for zone in ["UTC", "+0000", "-0000"] {
             assert_eq!(parse_http_date(&format!("Fri, 24 May 2013 00:00:00 {zone}")), Some(1_369_353_600));
         }
-        for wrong in ["20130229T000000Z", "20131301T000000Z", "20130524T240000Z", "20130500T000000Z", "2013-05-24", ""]
-        {
+        for wrong in [
+            "",
+            "2013-05-24",
+            "20130229T000000Z",
+            "20131301T000000Z",
+            "20130001T000000Z",
+            "20130500T000000Z",
+            "20130524T240000Z",
+            "20130524T006000Z",
+            "20130524T000060Z",
+            "20130524 000000Z",
+            "20130524T000000z",
+            "19691231T235959Z",
+            "00000101T000000Z",
+        ] {
             assert_eq!(parse_amz_date(wrong), None, "{wrong}");
         }
+        assert_eq!(parse_amz_date("20130524T235959Z"), Some(1_369_439_999));
         let ms = 1_369_353_600_000;
         for (text, expected) in [
             ("2013-05-24T00:00:00Z", ms),
@@ -187,6 +201,7 @@ mod tests {
             "2013-02-29T00:00:00Z",
             "2013-05-24T00:00:00+0230",
             "2013-05-24T00:00:00+24:00",
+            "2013-05-24T00:00:00+01:60",
             "1970-01-01T00:00:00+01:00",
             "9999-12-31T23:59:59-00:01",
             "2013-05-24T00:00:00Zä",
@@ -195,6 +210,25 @@ mod tests {
         }
         for wrong in ["24 May 2013 00:00:00 GMT", "Fri, 31 Apr 2013 00:00:00 GMT", "Fri, 24 May 2013 00:00:00 +0100"] {
             assert_eq!(parse_http_date(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn days_follow_each_other_as_in_the_calendar() {
+        let mut days = 0;
+        for year in 1970..2405 {
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let lengths = [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+            for (month, length) in (1..).zip(lengths) {
+                for day in 1..=length {
+                    let expected = Civil { days, year, month, day, hour: 7, minute: 8, second: 9 };
+                    let point = days * 86_400 + 7 * 3_600 + 8 * 60 + 9;
+                    assert_eq!(Civil::of(point), expected);
+                    assert_eq!(seconds(year, month, day, 7, 8, 9), Some(point), "{expected:?}");
+                    days += 1;
+                }
+                assert_eq!(seconds(year, month, length + 1, 7, 8, 9), None, "{year} {month}");
+            }
         }
     }
 

@@ -202,6 +202,20 @@ mod tests {
             let result = decode_completion(text.as_bytes()).map_err(|error| error.code);
             assert_eq!(result, Err(Code::MalformedXML), "{text}");
         }
+        let many = |count: u32| {
+            let etag = "0".repeat(32);
+            let part = |number| format!("<Part><PartNumber>{number}</PartNumber><ETag>{etag}</ETag></Part>");
+            let parts: String = (0..count).map(|index| part(index % PART_NUMBER_MAX + 1)).collect();
+            let text = format!("<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>");
+            decode_completion(text.as_bytes()).map(|parts| parts.len()).map_err(|error| error.code)
+        };
+        assert_eq!((many(10_000), many(10_001)), (Ok(10_000), Err(Code::MalformedXML)));
+        let numbered = |number: &str| {
+            let part = format!("<Part><PartNumber>{number}</PartNumber><ETag>a</ETag></Part>");
+            let text = format!("<CompleteMultipartUpload>{part}</CompleteMultipartUpload>");
+            decode_completion(text.as_bytes()).map(|parts| parts[0].number).map_err(|error| error.code)
+        };
+        assert_eq!((numbered("10000"), numbered("10001")), (Ok(10_000), Err(Code::MalformedXML)));
     }
 
     #[test]
@@ -215,6 +229,12 @@ mod tests {
         for text in [many(PAGE_MAX + 1), many(0), "<Delete><Object/></Delete>".to_owned()] {
             assert_eq!(decode_deletion(text.as_bytes()).map_err(|error| error.code), Err(Code::MalformedXML));
         }
+        for condition in ["Size", "LastModifiedTime"] {
+            let text = format!("<Delete><Object><Key>k</Key><{condition}>1</{condition}></Object></Delete>");
+            let code = decode_deletion(text.as_bytes()).map_err(|error| error.code);
+            assert_eq!(code, Err(Code::NotImplemented), "nothing is deleted without its condition: {condition}");
+        }
+        assert!(!decode_deletion(many(1).as_bytes()).expect("a deletion").is_quiet);
     }
 
     #[test]

@@ -210,6 +210,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_tag_only_what_has_a_meaning_between_tags_is_escaped() {
+        assert_eq!(encode_tag("a b/c:d@1._-"), "a b/c:d@1._-");
+        assert_eq!(encode_tag("%&=+#\n"), "%25%26%3D%2B%23%0A");
+        let text = format!("{}={}&{}=", encode_tag("a=b&c"), encode_tag("1 + 1 = 2"), encode_tag("100 %"));
+        let tags = Query::decode(&text).expect("tags");
+        assert_eq!(tags.iter().collect::<Vec<_>>(), [("a=b&c", "1 + 1 = 2"), ("100 %", "")]);
+        assert_eq!(EncodingError.to_string(), "the text has a broken escape or is not UTF-8");
+    }
+
+    #[test]
     fn whatever_is_encoded_is_decoded() {
         arbtest::arbtest(|u| {
             let text: String = u.arbitrary()?;

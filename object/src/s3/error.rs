@@ -226,6 +226,8 @@ mod tests {
     fn codes_are_named_as_clients_read_them() {
         assert_eq!((Code::NoSuchKey.name(), Code::NoSuchKey.status()), ("NoSuchKey", 404));
         assert_eq!(Code::XAmzContentSHA256Mismatch.name(), "XAmzContentSHA256Mismatch");
+        assert_eq!(Code::KmsNotFound.name(), "KMS.NotFoundException");
+        assert_eq!(Code::AccessDenied.because("why").to_string(), "AccessDenied: why");
         assert!(Code::ALL.iter().all(|code| (300..600).contains(&code.status()) && !code.message().is_empty()));
     }
 }

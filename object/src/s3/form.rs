@@ -358,6 +358,7 @@ mod tests {
             &part("Content-Disposition: form-data; name=\"a"),
             &part("Content-Disposition: form-data; name=\"a\"b"),
             &part("Content-Disposition: form-data; name=\"a\"; name=\"b\""),
+            &part("Content-Disposition: form-data; name=\"a\"; filename=\"b\"; filename=\"c\""),
             "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n--bxx",
             "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--bx more of it\r\n--b--",
         ];
@@ -376,7 +377,9 @@ mod tests {
         let head = "--b\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n";
         let value = |len: usize| format!("{head}{}\r\n--b--", "x".repeat(len));
         let overhead = head.len() + 5;
-        assert!(decode(value(FIELDS_BYTES_MAX - overhead).as_bytes(), 999).is_ok());
+        for piece in [999, FIELDS_BYTES_MAX] {
+            assert!(decode(value(FIELDS_BYTES_MAX - overhead).as_bytes(), piece).is_ok(), "{piece}");
+        }
         for piece in [999, FIELDS_BYTES_MAX * 2] {
             let body = value(FIELDS_BYTES_MAX - overhead + 1);
             assert_eq!(decode(body.as_bytes(), piece), Err(FormError::TooLarge));
@@ -403,6 +406,8 @@ mod tests {
         ] {
             assert_eq!(boundary_of(text), expected, "{text}");
         }
-        assert_eq!(boundary_of(&format!("multipart/form-data; boundary={}", "x".repeat(71))), None);
+        let (longest, longer) = ("x".repeat(BOUNDARY_BYTES_MAX), "x".repeat(BOUNDARY_BYTES_MAX + 1));
+        assert_eq!(boundary_of(&format!("multipart/form-data; boundary={longest}")), Some(longest.as_str()));
+        assert_eq!(boundary_of(&format!("multipart/form-data; boundary={longer}")), None);
     }
 }

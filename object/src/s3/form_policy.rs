@@ -222,5 +222,8 @@ mod tests {
             let code = FormPolicy::decode(text.as_bytes()).map_err(|error| error.code);
             assert_eq!(code, Err(Code::InvalidPolicyDocument), "{text}");
         }
+        let many =
+            |count: usize| policy(&vec![r#"{"key": "a"}"#; count].join(",")).map(|policy| policy.conditions.len());
+        assert_eq!((many(256), many(257)), (Ok(256), Err(Code::InvalidPolicyDocument)));
     }
 }

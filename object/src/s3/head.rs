@@ -150,4 +150,20 @@ mod tests {
         assert_eq!((plain.path.as_str(), plain.sent_path), ("/b/a~b", None));
         assert!(is_header("x-amz-meta-a", "b c\t") && !is_header("a:b", "") && !is_header("a", "b\n"));
     }
+
+    #[test]
+    fn methods_and_numbers() {
+        for name in ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"] {
+            let method = Method::named(name);
+            assert_eq!((method == Method::Other, method.name()), (false, name));
+        }
+        assert_eq!((Method::named("get"), Method::named("PATCH")), (Method::Other, Method::Other));
+        let headers = vec![("a".to_owned(), " 7 ".to_owned()), ("b".to_owned(), "-1".to_owned())];
+        let head = RequestHead::new(Method::Get, "/b?c=8&d=x", headers).expect("a head");
+        let code = |result: Result<Option<u64>, S3Error>| result.map_err(|error| error.code);
+        let headers = ["a", "b", "c"].map(|name| code(head.header_number(name)));
+        assert_eq!(headers, [Ok(Some(7)), Err(Code::InvalidArgument), Ok(None)]);
+        let parameters = ["c", "d", "a"].map(|name| code(head.query_number(name)));
+        assert_eq!(parameters, [Ok(Some(8)), Err(Code::InvalidArgument), Ok(None)]);
+    }
 }

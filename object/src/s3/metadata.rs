@@ -303,14 +303,42 @@ mod tests {
             assert_eq!(attributes(&[(name, value)]), Err(code), "{name}");
         }
         assert!(attributes(&[("x-amz-meta-a", &long[1..])]).is_ok());
+        // The bytes of names count, without their prefix, and all headers together.
+        let both = |len: usize| attributes(&[("x-amz-meta-of-many", &long[..len]), ("x-amz-meta-b", "b")]).is_ok();
+        assert_eq!((both(METADATA_BYTES_MAX - 9), both(METADATA_BYTES_MAX - 8)), (true, false));
         assert!(attributes(&[("x-amz-tagging", &tags(TAGS_MAX))]).is_ok());
         let long = "x".repeat(ATTRIBUTES_BYTES_MAX);
         assert_eq!(attributes(&[("cache-control", &long)]), Err(Code::MetadataTooLarge));
+        // A checksum and what it is of must find room beside what is kept.
+        let empty = attributes(&[("cache-control", "x")]).expect("attributes").len_bytes() - 1;
+        let most = ATTRIBUTES_BYTES_MAX - CHECKSUM_BYTES_MAX - empty;
+        assert!(attributes(&[("cache-control", &long[..most])]).is_ok());
+        assert_eq!(attributes(&[("cache-control", &long[..=most])]), Err(Code::MetadataTooLarge));
+    }
+
+    #[test]
+    fn a_copy_keeps_what_a_client_said_and_nothing_that_follows_from_the_source() {
+        let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let kept = [("content-type", "a/b"), ("x-amz-meta-a", "1"), ("expires", "never")];
+        let left = [
+            ("x-amz-checksum-crc32", "y/Q5Jg=="),
+            ("x-amz-checksum-type", "FULL_OBJECT"),
+            ("x-ashlar-owner", "ann"),
+            ("x-amz-storage-class", "REDUCED_REDUNDANCY"),
+            ("x-amz-website-redirect-location", "/there"),
+            ("x-amz-tagging", "a=b"),
+        ];
+        let source = Attributes(left.iter().chain(&kept).copied().map(pair).collect());
+        assert_eq!(copied_attributes(&source).0, kept.map(pair));
+        let retagged = retagged(&source, &[("c".to_owned(), "d e".to_owned())]);
+        assert_eq!((retagged.get("x-amz-tagging"), retagged.0.len()), (Some("c=d e"), source.0.len()));
+        assert_eq!(retagged.get("x-ashlar-owner"), Some("ann"));
     }
 
     #[test]
     fn overrides_replace_headers() {
-        let kept = attributes(&[("content-type", "a/b")]).expect("attributes");
+        let mut kept = attributes(&[("content-type", "a/b"), ("x-amz-tagging", "a=b")]).expect("attributes");
+        kept.0.push(("x-ashlar-owner".to_owned(), "ann".to_owned()));
         let object = Object {
             key: "k".into(),
             version: None,
@@ -331,5 +359,7 @@ mod tests {
             (value("content-type"), value("expires"), value("etag")),
             (vec!["c/d"], vec!["never"], vec!["\"e\""])
         );
+        assert_eq!((value("x-amz-tagging-count"), value("x-amz-tagging")), (vec!["1"], vec![]));
+        assert_eq!(value("x-ashlar-owner"), [""; 0], "the service's own attributes are told to nobody");
     }
 }

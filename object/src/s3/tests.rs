@@ -460,6 +460,41 @@ fn lists() {
 }
 
 #[test]
+fn what_lists_say_of_their_request_and_of_owners() {
+    let server = Server::new();
+    for key in ["a/1", "b"] {
+        server.put(&format!("/bucket/{key}"), b"x");
+    }
+    for list in ["", "list-type=2&", "versions&"] {
+        let ask = |query: &str| server.ask("GET", &format!("/bucket?{list}{query}"), &[], b"");
+        let told = |query: &str| {
+            let xml = ask(query).xml();
+            let texts = ["Name", "Prefix", "Delimiter", "MaxKeys", "EncodingType"].map(|name| xml.text_of(name));
+            texts.map(|text| text.unwrap_or("none").to_owned())
+        };
+        assert_eq!(told(""), ["bucket", "", "none", "1000", "none"], "{list}");
+        let all = told("prefix=b&delimiter=%2F&max-keys=7&encoding-type=url");
+        assert_eq!(all, ["bucket", "b", "/", "7", "url"], "{list}");
+        // However many a client asks for, a page has 1,000 at most; what is no 31-bit number is refused.
+        assert_eq!(told("max-keys=2147483647"), ["bucket", "", "none", "1000", "none"], "{list}");
+        assert_eq!(ask("max-keys=2147483648").outcome(), code(400, "InvalidArgument"), "{list}");
+    }
+    let owners = |query: &str| {
+        let list = server.ask("GET", &format!("/bucket?{query}"), &[], b"").xml();
+        let entries = list.children.iter().filter(|child| matches!(child.name.as_str(), "Contents" | "Version"));
+        let owners = entries.map(|entry| entry.child("Owner").and_then(|owner| owner.text_of("ID")).map(str::to_owned));
+        owners.collect::<Vec<_>>()
+    };
+    let root = vec![Some("ashlar".to_owned()); 2];
+    for query in ["", "versions", "list-type=2&fetch-owner=true"] {
+        assert_eq!(owners(query), root, "{query}");
+    }
+    for query in ["list-type=2", "list-type=2&fetch-owner=false"] {
+        assert_eq!(owners(query), [None, None], "{query}");
+    }
+}
+
+#[test]
 fn many_are_deleted_at_once() {
     let server = Server::new();
     ["a", "b"].iter().for_each(|key| drop(server.put(&format!("/bucket/{key}"), b"x")));
@@ -471,6 +506,14 @@ fn many_are_deleted_at_once() {
     let deleted: Vec<_> = result.children.iter().filter(|child| child.name == "Deleted").collect();
     assert_eq!((deleted.len(), deleted[1].text_of("Key")), (2, Some("none")));
     assert_eq!(result.child("Error").and_then(|error| error.text_of("Code")), Some("PreconditionFailed"));
+    assert_eq!(names(&server.ask("GET", "/bucket", &[], b"").xml()), ["b"]);
+    // Whoever asks for it is told of failures only.
+    server.put("/bucket/a", b"x");
+    let quiet = text.replace("</Delete>", "<Quiet>true</Quiet></Delete>");
+    let digest = to_base64(&sha256(quiet.as_bytes()));
+    let result = server.ask("POST", "/bucket?delete", &[("x-amz-checksum-sha256", &digest)], quiet.as_bytes()).xml();
+    let [failure] = &result.children[..] else { panic!("one result: {result:?}") };
+    assert_eq!((failure.name.as_str(), failure.text_of("Key")), ("Error", Some("b")));
     assert_eq!(names(&server.ask("GET", "/bucket", &[], b"").xml()), ["b"]);
 }
 
@@ -682,6 +725,8 @@ fn copies() {
         ("/bucket/c", vec![("x-amz-copy-source", "/bucket/none")], code(404, "NoSuchKey")),
         ("/bucket/c", vec![("x-amz-copy-source", "/other/none")], code(404, "NoSuchBucket")),
         ("/bucket/c", vec![("x-amz-copy-source", "bucket")], code(400, "InvalidArgument")),
+        ("/bucket/c", vec![("x-amz-copy-source", "/bucket/")], code(400, "InvalidArgument")),
+        ("/bucket/c", vec![("x-amz-copy-source", "/B/copy")], code(400, "InvalidArgument")),
         ("/bucket/c", vec![("x-amz-copy-source", "/bucket/copy?versionId=1")], code(400, "InvalidArgument")),
         ("/bucket/c", vec![source, ("x-amz-copy-source-if-match", "other")], code(412, "PreconditionFailed")),
         ("/bucket/c", vec![source, ("x-amz-copy-source-if-none-match", &etag)], code(412, "PreconditionFailed")),

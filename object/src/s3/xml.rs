@@ -252,6 +252,12 @@ mod tests {
         xml.flag("E", true);
         let text = xml.finish();
         assert!(text.contains("<A><B>&lt;&amp;&gt;</B><C>c</C><D>7</D><E>true</E></A>"), "{text}");
+        let mut xml = XmlWriter::within("A", "space");
+        xml.element_with("B", "c=\"d\"", |xml| xml.flag("E", false));
+        xml.text("F", "\"\t\r\u{1}ä\n");
+        let text = xml.finish();
+        let expected = "<A xmlns=\"space\"><B c=\"d\"><E>false</E></B><F>&quot;\t&#13;&#1;ä\n</F></A>";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]
@@ -261,6 +267,10 @@ mod tests {
         assert_eq!((root.name.as_str(), root.text.as_str(), root.children.len()), ("a", "", 3));
         assert_eq!((root.text_of("b"), root.text_of("c"), root.text_of("d")), (Some("1 <AB"), Some(""), None));
         assert_eq!(root.children[2].text, "<x>");
+        // Space is layout between elements only.
+        let root = Element::decode(b"<a>text <b> </b></a>").expect("a document");
+        assert_eq!((root.text.as_str(), root.text_of("b")), ("text ", Some(" ")));
+        assert_eq!(XmlError.to_string(), "the document is not XML as S3 uses it");
     }
 
     #[test]

@@ -26,8 +26,8 @@ impl Content for Source {
     }
 }
 
-/// Sends a body under a right signature with these headers.
-fn send(headers: &[(&str, &str)], body: &[u8]) -> Result<BodyDigest, Code> {
+/// What a request under a right signature with these headers promises.
+fn promise(headers: &[(&str, &str)]) -> Result<Promises, Code> {
     let scope = Scope { day: "20130524".to_owned(), region: "r".to_owned(), service: SERVICE };
     let mut headers: Vec<(String, String)> =
         headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -46,7 +46,12 @@ fn send(headers: &[(&str, &str)], body: &[u8]) -> Result<BodyDigest, Code> {
     head.headers.push(("authorization".into(), authorization));
     let credentials = RootCredentials::new("key".into(), SecretKey::new("secret".into()));
     let who = authenticate(&head, 1_369_353_600_000, &credentials, &[]).expect("a right signature");
-    let promises = Promises::of(&head, &who, ChecksumAbout::Body).map_err(|error| error.code)?;
+    Promises::of(&head, &who, ChecksumAbout::Body).map_err(|error| error.code)
+}
+
+/// Sends a body under a right signature with these headers.
+fn send(headers: &[(&str, &str)], body: &[u8]) -> Result<BodyDigest, Code> {
+    let promises = promise(headers)?;
     let mut source = Source(body.chunks(3).map(Bytes::copy_from_slice).collect());
     let mut verified = VerifiedBody::new(&mut source, promises, Unasked::Crc64Nvme);
     loop {
@@ -100,6 +105,23 @@ fn lengths() {
     let longer = (PART_BYTES_MAX + 1).to_string();
     assert_eq!(send(&[PLAIN, ("content-length", &longer)], NINE), Err(Code::EntityTooLarge));
     assert!(send(&[PLAIN, ("content-length", "0")], b"").is_ok());
+}
+
+#[test]
+fn what_is_known_of_a_body_before_it_comes() {
+    let told = |promises: &Promises| (promises.bytes_max(), promises.exact_bytes(), promises.has_digest());
+    let md5 = ("content-md5", "JfnnlDI7RTiF9RgfG2JNCw==");
+    let crc = ("x-amz-checksum-crc32", "y/Q5Jg==");
+    for (more, has_digest) in [(&[][..], false), (&[md5], true), (&[crc], true), (&[md5, crc], true)] {
+        let whole = promise(&[&[PLAIN, LENGTH], more].concat()).expect("promises");
+        assert_eq!(told(&whole), (9, Some(9), has_digest), "{more:?}");
+        let headers = more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let fields = RequestHead::new(Method::Post, "/bucket", headers).expect("a head");
+        let file = Promises::of_file(&fields, (3, 7)).expect("promises");
+        assert_eq!(told(&file), (7, None, has_digest), "{more:?}");
+    }
+    let chunked = promise(&[CHUNKED, DECODED, ("content-length", "99")]).expect("promises");
+    assert_eq!(told(&chunked), (9, Some(9), false), "the framing of chunks does not count");
 }
 
 #[test]

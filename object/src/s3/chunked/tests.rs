@@ -119,7 +119,7 @@ fn without_signatures() {
     assert_eq!((content.as_slice(), decoder.trailer("x-amz-a")), (&b"abc0123456789"[..], Some("1")));
     let (_, decoder) = decode(None, b"0\r\nx-amz-a:1\n\r\n\r\n", &[1]).expect("one more empty line");
     assert_eq!(decoder.trailer("x-amz-a"), Some("1"));
-    let wrong: [(&[u8], ChunkError); 13] = [
+    let wrong: [(&[u8], ChunkError); 14] = [
         (b"0\r\n\r\n\r\n\r\n", ChunkError::WrongEnd),
         (b"0\r\n\r\n\r", ChunkError::WrongEnd),
         (b"0\r\n\r\n\n", ChunkError::WrongEnd),
@@ -132,6 +132,7 @@ fn without_signatures() {
         (b"1\r\nab\r\n0\r\n\r\n", ChunkError::MalformedChunk),
         (b"0\r\nx-amz-trailer-signature:00\r\n\r\n", ChunkError::MalformedTrailer),
         (b"0\r\n\r\nmore", ChunkError::WrongEnd),
+        (b"0\r\n\r\nmore\r\n", ChunkError::WrongEnd),
         (b"1\r\na\r\n", ChunkError::WrongEnd),
     ];
     for (body, expected) in wrong {
@@ -144,7 +145,12 @@ fn limits() {
     let line = |len: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(len - 2)).into_bytes();
     assert!(decode(None, &line(LINE_BYTES_MAX), &[100]).is_ok());
     assert!(decode(None, &line(LINE_BYTES_MAX + 1), &[100]).is_err());
-    assert!(decode(None, &vec![b'1'; LINE_BYTES_MAX + 3], &[1]).is_err());
+    // A line that has no end is refused once it is longer than any line with its end.
+    for (len, expected) in [(2, ChunkError::WrongEnd), (3, ChunkError::MalformedChunk)] {
+        let endless = vec![b'1'; LINE_BYTES_MAX + len];
+        assert_eq!(decode(None, &endless, &[1]).expect_err("a line without its end"), expected);
+    }
+    assert_eq!(ChunkError::WrongEnd.to_string(), "the body does not end with its last chunk");
     // However a trailer ends, it is as long.
     let trailer = |len: usize, end: &str| format!("0\r\na:{}{end}\r\n", "x".repeat(len - 2)).into_bytes();
     for end in ["\n", "\r\n"] {

@@ -34,6 +34,8 @@ fn keys_of_clients() {
         assert_eq!(key(values, true), Err(Code::InvalidArgument), "{values:?}");
     }
     assert_eq!(key([Some("AES128"), Some(KEY), Some(MD5)], true), Err(Code::InvalidEncryptionAlgorithmError));
+    let key = CustomerKey { secret: Secret::from_bytes([1; 32]), md5: MD5.to_owned() };
+    assert_eq!(format!("{key:?}"), "CustomerKey(***)", "logs tell nothing of keys");
 }
 
 #[test]

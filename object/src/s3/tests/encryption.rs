@@ -324,6 +324,9 @@ fn a_policy_about_a_key_is_about_it_however_it_is_called() {
         assert_eq!((put("payroll"), put(long)), (200, 200));
         assert_eq!(ann.ask("PUT", "/anns?policy", &[], policy.as_bytes()).status, 204);
         assert_eq!((put("payroll"), put(long)), (403, 403), "{named}");
+        let of_another = policy.replace("payroll", "other");
+        assert_eq!(ann.ask("PUT", "/anns?policy", &[], of_another.as_bytes()).status, 204);
+        assert_eq!((put("payroll"), put(long)), (200, 200), "{named}");
     }
 }
 

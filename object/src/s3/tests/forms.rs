@@ -52,6 +52,9 @@ fn a_signed_form_puts_what_its_policy_allows() {
         [&signed[..], &[("acl", "public-read")], more].concat()
     };
     let fields = with(&[("X-Amz-Meta-A", "1"), ("x-ignore-b", "2")]);
+    for file in [&b"123"[..], b"123456789"] {
+        assert_eq!(server.post("/bucket", &fields, file).status, 204, "its length is one that is allowed");
+    }
     let put = server.post("/bucket", &fields, b"content");
     assert_eq!((put.status, put.header("location")), (204, Some("http://h/bucket/key")));
     let read = server.by(None).ask("GET", "/bucket/key", &[], b"");

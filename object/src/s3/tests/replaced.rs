@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::api::{
-    Body, Condition, DeleteRequest, Deletion, ListRequest, Object, Objects, Opened, Page, PutRequest, Range, Service,
-    Target,
+    Body, Condition, DeleteRequest, Deletion, ListRequest, Object, Objects, Opened, PART_BYTES_MAX, Page, PutRequest,
+    Range, Service, Target,
 };
 
 type Then = Box<dyn FnOnce() + Send>;
@@ -16,6 +16,8 @@ type Asked<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8]);
 struct Watched {
     objects: Arc<dyn Objects>,
     then: Mutex<Option<Then>>,
+    /// How long objects that are opened say they are, instead of what they are.
+    bytes: Option<u64>,
 }
 
 impl Objects for Watched {
@@ -29,7 +31,11 @@ impl Objects for Watched {
         range: Option<Range>,
         condition: &'a Condition,
     ) -> BoxFuture<'a, Result<Opened, Error>> {
-        self.objects.get(target, range, condition)
+        Box::pin(async move {
+            let mut opened = self.objects.get(target, range, condition).await?;
+            opened.range.1 = self.bytes.unwrap_or(opened.range.1);
+            Ok(opened)
+        })
     }
 
     fn head<'a>(&'a self, target: Target<'a>) -> BoxFuture<'a, Result<Object, Error>> {
@@ -79,7 +85,7 @@ fn asked(
     let shut = move || assert_eq!(again.ask("PUT", "/anns/key", &SHUT, b"shut").status, 200);
     let then: Option<Then> = if is_replaced { Some(Box::new(shut)) } else { None };
     let service = memory.service();
-    let watched = Arc::new(Watched { objects: service.objects, then: Mutex::new(then) });
+    let watched = Arc::new(Watched { objects: service.objects, then: Mutex::new(then), bytes: None });
     let service = Service { objects: watched, ..memory.service() };
     let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
     (Server(service, user, None).ask(method, target, headers, body), ann)
@@ -147,5 +153,20 @@ fn what_was_put_meanwhile_is_not_changed() {
             assert!(String::from_utf8_lossy(&tags).contains("shut"), "{method} {target}");
             assert_eq!(ann.ask("GET", "/anns/key?legal-hold", &[], b"").status, if is_locked { 404 } else { 400 });
         }
+    }
+}
+
+#[test]
+fn a_source_of_a_copy_has_5_gib_at_most() {
+    for (bytes, expected) in [(PART_BYTES_MAX, (200, "")), (PART_BYTES_MAX + 1, (400, "InvalidRequest"))] {
+        let memory = Memory::new(|| NOW);
+        Server::over(&memory).put("/bucket/key", b"x");
+        let service = memory.service();
+        let long = Arc::new(Watched { objects: service.objects, then: Mutex::new(None), bytes: Some(bytes) });
+        let service = Service { objects: long, ..memory.service() };
+        let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
+        let copied = [("x-amz-copy-source", "/bucket/key")];
+        let outcome = Server(service, Some("key"), None).outcome("PUT", "/bucket/to", &copied, b"");
+        assert_eq!(outcome, code(expected.0, expected.1), "{bytes}");
     }
 }
