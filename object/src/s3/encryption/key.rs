@@ -10,10 +10,13 @@ pub(super) const DSSE: &str = "aws:kms:dsse";
 /// With what AWS's long form of a key's name begins.
 const ARN: &str = "arn:aws:kms:";
 
-/// The short form of a key's name, in which names are compared.
+/// The short form of a key's name. By it keys are found, and compared where a policy is about one, so that no other way to write a name
+/// leads past the policy.
 pub(in crate::s3) fn short_name(name: &str) -> &str {
-    let key = name.strip_prefix(ARN).and_then(|rest| rest.split_once(":key/"));
-    key.map_or(name, |(_, key)| key)
+    match name.strip_prefix(ARN) {
+        Some(rest) => rest.rsplit_once("key/").map_or(rest, |(_, name)| name),
+        None => name,
+    }
 }
 
 /// `aws:kms` without a key. AWS has one for each account.
@@ -46,11 +49,7 @@ impl KeyName {
     /// # Errors
     /// [`Code::KmsNotFound`]: no key can be called so.
     pub(super) fn of_client(text: &str) -> Result<Self, S3Error> {
-        let name = match text.strip_prefix(ARN) {
-            Some(rest) => rest.rsplit_once("key/").map_or(rest, |(_, name)| name),
-            None => text,
-        };
-        Self::named(name.to_owned()).ok_or(Code::KmsNotFound.into())
+        Self::named(short_name(text).to_owned()).ok_or(Code::KmsNotFound.into())
     }
 
     /// What S3 calls encryption with this key.

@@ -369,3 +369,26 @@ fn parts_are_judged_by_what_was_said_when_their_upload_was_begun() {
     assert_eq!((complete(), complete()), (200, 200), "repeated it is answered the same");
     assert_eq!(put("none").status, 403);
 }
+
+#[test]
+fn a_policy_about_a_key_holds_for_every_name_that_opens_it() {
+    let ann = Server::new().by(Some("ann"));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    let policy = format!(
+        "{{\"Statement\":{{\"Effect\":\"Deny\",\"Principal\":\"*\",\"Action\":\"s3:PutObject\",\
+         \"Resource\":\"arn:aws:s3:::anns/*\",\"Condition\":{{\"StringEquals\":{{\"s3:{KMS_KEY}\":\"payroll\"}}}}}}}}"
+    );
+    assert_eq!(ann.ask("PUT", "/anns?policy", &[], policy.as_bytes()).status, 204);
+    for name in [
+        "payroll",
+        "arn:aws:kms:payroll",
+        "arn:aws:kms:key/payroll",
+        "arn:aws:kms:r:1:key/payroll",
+        "arn:aws:kms:r:1:xkey/payroll",
+        "arn:aws:kms:r:1:key/x/key/payroll",
+        "arn:aws:kms:r:1:key/a:key/payroll",
+    ] {
+        let headers = [("x-amz-server-side-encryption", "aws:kms"), (KMS_KEY, name)];
+        assert_eq!(ann.ask("PUT", "/anns/x", &headers, b"x").status, 403, "{name}");
+    }
+}
