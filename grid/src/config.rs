@@ -100,7 +100,7 @@ impl Default for Timing {
         Self {
             silence_max: Duration::from_secs(3),
             ping_after: Duration::from_millis(900),
-            rest_per_connection: Duration::from_millis(66),
+            rest_per_connection: Duration::from_millis(75),
             rest_max: Duration::from_secs(15),
             measure_every: Duration::from_secs(5),
             handshake_step_max: Duration::from_secs(5),

@@ -309,10 +309,10 @@ mod tests {
     fn a_peer_at_rest_is_asked_the_less_often_the_more_there_are() {
         let cases = [
             (1, Side::Dialer, 900),
-            (13, Side::Dialer, 900),
-            (10, Side::Acceptor, 900),
-            (59, Side::Dialer, 3_894),
-            (59, Side::Acceptor, 4_867),
+            (12, Side::Dialer, 900),
+            (9, Side::Acceptor, 900),
+            (59, Side::Dialer, 4_425),
+            (59, Side::Acceptor, 5_531),
             (1_999, Side::Dialer, 15_000),
             (usize::MAX, Side::Dialer, 15_000),
         ];
@@ -327,16 +327,16 @@ mod tests {
     #[test]
     fn a_peer_at_rest_has_as_long_for_its_answer_as_any_other() {
         let mut pulse = at_rest(Side::Dialer, 59);
-        assert_eq!(pulse.handle_timeout(at(3_900), 30, Some(0)), Verdict::Ping(2));
+        assert_eq!(pulse.handle_timeout(at(4_430), 30, Some(0)), Verdict::Ping(2));
         pulse.handle_ping_written(60);
-        let mut now = 3_900;
+        let mut now = 4_430;
         while pulse.handle_timeout(at(now), 60, Some(0)) == Verdict::Fine {
-            assert_eq!(pulse.is_suspect(at(now)), now > 4_800, "{now}");
+            assert_eq!(pulse.is_suspect(at(now)), now > 5_330, "{now}");
             assert!(pulse.next_timeout() > at(now), "{now}");
             now += 100;
         }
-        assert_eq!(now, 6_000);
-        assert_eq!(pulse.silence(at(now)), Duration::from_millis(5_999));
+        assert_eq!(now, 6_530);
+        assert_eq!(pulse.silence(at(now)), Duration::from_millis(6_529));
     }
 
     #[test]
