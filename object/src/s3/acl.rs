@@ -326,10 +326,22 @@ mod tests {
         assert_eq!(of(&[]), Ok(None));
         assert_eq!(of(&[("x-amz-acl", "private")]), Ok(Some("FULL_CONTROL ashlar".into())));
         assert_eq!(of(&[("x-amz-grant-read", "id=\"ashlar\"")]), Ok(Some("READ ashlar".into())));
+        let groups = format!("uri=\"{SIGNED}\", uri=\"{EVERYBODY}\"");
+        assert_eq!(of(&[("x-amz-grant-write-acp", &groups)]), Ok(Some("WRITE_ACP +,WRITE_ACP *".into())));
         assert_eq!(of(&[("x-amz-grant-read", "id=eve")]), Err(Code::InvalidArgument));
+        let unknown = |kind| grantee_of(kind, "eve", &users).map_err(|error| error.message);
+        assert_eq!((unknown("id"), unknown("uri")), (Err("Invalid id"), Err("Invalid group uri")));
         assert_eq!(of(&[("x-amz-grant-read", "id=ashlar"), ("x-amz-acl", "private")]), Err(Code::InvalidRequest));
         assert_eq!(of(&[("x-amz-acl", "log-delivery-write")]), Err(Code::InvalidArgument));
-        let many = vec!["id=ashlar"; GRANTS_MAX + 1].join(",");
-        assert_eq!(of(&[("x-amz-grant-read", &many)]), Err(Code::InvalidArgument));
+        let many = |count| vec!["id=ashlar"; count].join(",");
+        assert_eq!(of(&[("x-amz-grant-read", &many(GRANTS_MAX))]), Ok(Some(["READ ashlar"; GRANTS_MAX].join(","))));
+        assert_eq!(of(&[("x-amz-grant-read", &many(GRANTS_MAX + 1))]), Err(Code::InvalidArgument));
+        let grant = "<Grant><Grantee><ID>ashlar</ID></Grantee><Permission>READ</Permission></Grant>";
+        let many = |count| {
+            let list = grant.repeat(count);
+            code(&format!("<AccessControlPolicy><AccessControlList>{list}</AccessControlList></AccessControlPolicy>"))
+        };
+        assert_eq!(many(GRANTS_MAX).map(|acl| acl.0.len()), Ok(GRANTS_MAX));
+        assert_eq!(many(GRANTS_MAX + 1), Err(Code::MalformedACLError));
     }
 }

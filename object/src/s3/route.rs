@@ -454,6 +454,7 @@ mod tests {
             ("GET", "/bucket/key?legal-hold", Op::GetObjectLegalHold),
             ("PUT", "/bucket/key?legal-hold", Op::PutObjectLegalHold),
             ("GET", "/bucket?prefix=a&marker=b", Op::ListObjects),
+            ("GET", "/bucket?list-type=1&prefix=", Op::ListObjects),
             ("GET", "/bucket?list-type=2&prefix=", Op::ListObjectsV2),
             ("GET", "/bucket?versions", Op::ListObjectVersions),
             ("GET", "/bucket?uploads", Op::ListMultipartUploads),
@@ -481,6 +482,34 @@ mod tests {
         assert_eq!(routed("PUT", "/bucket/key", &copy).map(|route| route.operation), Ok(Op::CopyObject));
         let part = routed("PUT", "/bucket/key?partNumber=1&uploadId=u", &copy);
         assert_eq!(part.map(|route| route.operation), Ok(Op::UploadPartCopy));
+    }
+
+    #[test]
+    fn configurations_of_a_bucket_are_read_and_those_that_it_can_have_are_put_and_deleted() {
+        use BucketConfiguration as Kind;
+        for (name, kind, is_put, is_deleted) in [
+            ("accelerate", Kind::Accelerate, false, false),
+            ("cors", Kind::Cors, true, true),
+            ("encryption", Kind::Encryption, true, true),
+            ("lifecycle", Kind::Lifecycle, true, true),
+            ("logging", Kind::Logging, false, false),
+            ("notification", Kind::Notification, false, false),
+            ("object-lock", Kind::ObjectLock, true, false),
+            ("ownershipControls", Kind::OwnershipControls, true, true),
+            ("policy", Kind::Policy, true, true),
+            ("policyStatus", Kind::PolicyStatus, false, false),
+            ("publicAccessBlock", Kind::PublicAccessBlock, true, true),
+            ("replication", Kind::Replication, false, true),
+            ("requestPayment", Kind::RequestPayment, false, false),
+            ("tagging", Kind::Tagging, true, true),
+            ("website", Kind::Website, false, true),
+        ] {
+            let target = format!("/bucket?{name}");
+            assert_eq!(operation("GET", &target), Ok(Operation::GetBucketConfiguration(kind)), "{name}");
+            let put = operation("PUT", &target) == Ok(Operation::PutBucketConfiguration(kind));
+            let deleted = operation("DELETE", &target) == Ok(Operation::DeleteBucketConfiguration(kind));
+            assert_eq!((put, deleted), (is_put, is_deleted), "{name}");
+        }
     }
 
     #[test]
@@ -522,8 +551,10 @@ mod tests {
             let route = routed("GET", "/a/b", &[("host", host)]).expect("a route");
             assert_eq!((route.bucket.as_str(), route.key.as_str()), ("bucket", "a/b"), "{host}");
         }
-        let plain = routed("GET", "/bucket/b", &[("host", "s3.example.com")]).expect("a route");
-        assert_eq!(plain.bucket, "bucket");
+        for host in ["s3.example.com", ".s3.example.com", "other.s3.example.com:port", "others3.example.com"] {
+            let plain = routed("GET", "/bucket/b", &[("host", host)]).expect("a route");
+            assert_eq!((plain.bucket.as_str(), plain.key.as_str()), ("bucket", "b"), "{host}");
+        }
         let long = |len: usize| operation("GET", &format!("/bucket/{}", "k".repeat(len)));
         assert_eq!((long(1_024), long(1_025)), (Ok(Operation::GetObject), Err(Code::KeyTooLongError)));
         for name in ["ab", "Bucket", "a_b", "-ab", "ab-", "a..b", "foo-.bar", "foo.-bar", ".ab", "10.0.0.1", "a b"] {

@@ -19,7 +19,8 @@ use super::head::{Method, RequestHead};
 use super::response::ResponseBody;
 use super::service::{IncomingRequest, S3Service, S3Settings};
 use super::signature::{SERVICE, Scope, SigningKey, canonical_request, sha256, string_to_sign};
-use super::xml::Element;
+use super::subject::Subject;
+use super::xml::{DOCUMENT_BYTES_MAX, Element};
 use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
 
@@ -31,6 +32,7 @@ mod locks;
 mod ownership;
 mod replaced;
 mod sessions;
+mod subjects;
 mod tags;
 mod versions;
 
@@ -182,6 +184,11 @@ impl Server {
     }
 
     fn send(&self, method: &str, target: &str, headers: &[(&str, &str)], body: &[u8], is_cut: bool) -> Reply {
+        self.raw(self.head(method, target, headers, body.len()), target, body, is_cut)
+    }
+
+    /// The head of a request with a body of so many bytes, signed if there is an access key.
+    fn head(&self, method: &str, target: &str, headers: &[(&str, &str)], bytes: usize) -> RequestHead {
         let mut all: Vec<(String, String)> =
             headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let payload = "UNSIGNED-PAYLOAD".to_owned();
@@ -189,14 +196,14 @@ impl Server {
             ("host", "h".to_owned()),
             ("x-amz-date", DATE.to_owned()),
             ("x-amz-content-sha256", payload),
-            ("content-length", body.len().to_string()),
+            ("content-length", bytes.to_string()),
         ] {
             if !all.iter().any(|(known, _)| known == name) {
                 all.push((name.to_owned(), value));
             }
         }
         let mut head = RequestHead::new(Method::named(method), target, all).expect("a head");
-        let Some(access_key) = self.1 else { return self.raw(head, target, body, is_cut) };
+        let Some(access_key) = self.1 else { return head };
         let mut names: Vec<String> = head.headers.iter().map(|(name, _)| name.clone()).collect();
         names.sort();
         let signed: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -209,7 +216,7 @@ impl Server {
             "authorization".into(),
             format!("AWS4-HMAC-SHA256 Credential={access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"),
         ));
-        self.raw(head, target, body, is_cut)
+        head
     }
 
     /// A request that comes from this address, without TLS.
@@ -225,6 +232,11 @@ impl Server {
         let (first, second) = body.split_at(body.len() / 2);
         let pieces =
             [second, first].into_iter().filter(|piece| !piece.is_empty()).map(Bytes::copy_from_slice).collect();
+        self.handled(now_ms, head, target, &mut Sent { pieces, is_cut }).0
+    }
+
+    /// The reply to a request with this body, and what it was about.
+    fn handled(&self, now_ms: u64, head: RequestHead, target: &str, content: &mut dyn Content) -> (Reply, Subject) {
         let RequestHead { method, headers, .. } = head;
         let request = IncomingRequest {
             method,
@@ -235,7 +247,7 @@ impl Server {
             now_ms,
             id: "ID".to_owned(),
         };
-        let (response, _) = now(self.0.handle(request, &mut Sent { pieces, is_cut }));
+        let (response, subject) = now(self.0.handle(request, content));
         let mut body = Vec::new();
         match response.body {
             ResponseBody::Empty => {}
@@ -248,7 +260,7 @@ impl Server {
             }
         }
         let headers = response.headers.into_iter().map(|(name, value)| (name.into_owned(), value)).collect();
-        Reply { status: response.status, headers, body }
+        (Reply { status: response.status, headers, body }, subject)
     }
 
     fn put(&self, target: &str, body: &[u8]) -> Reply {
@@ -801,11 +813,57 @@ fn buckets() {
 }
 
 #[test]
+fn a_document_is_as_long_as_its_request_says() {
+    let server = Server::new();
+    for (length, expected) in
+        [(DOCUMENT_BYTES_MAX, "IncompleteBody"), (DOCUMENT_BYTES_MAX + 1, "MaxMessageLengthExceeded")]
+    {
+        let said = [("content-length", &*length.to_string())];
+        assert_eq!(server.outcome("PUT", "/bucket?tagging", &said, b"<Tagging/>"), code(400, expected), "{length}");
+    }
+    assert_eq!(server.outcome("PUT", "/new-bucket", &[("content-md5", "bad")], b""), code(400, "InvalidDigest"));
+    assert_eq!(server.ask("HEAD", "/new-bucket", &[], b"").status, 404);
+    // Who says no length has sent no document, and a new bucket needs none.
+    let target = presigned_by_2("PUT", "/new-bucket", "key", "", "");
+    let head = RequestHead::new(Method::Put, &target, vec![("host".to_owned(), "h".to_owned())]).expect("a head");
+    assert_eq!(server.raw(head, &target, b"", false).outcome(), code(200, ""));
+}
+
+/// The users of a server that has just started.
+struct NotKnownYet;
+
+impl Credentials for NotKnownYet {
+    fn lookup(&self, _access_key: &str) -> Option<(SecretKey, User)> {
+        None
+    }
+
+    fn user(&self, _id: &str) -> Option<User> {
+        None
+    }
+
+    fn are_known(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_server_that_does_not_know_who_has_rights_refuses_everybody_and_says_so() {
+    let known = Server::new();
+    let service = Memory::new(|| NOW).service();
+    let service = S3Service::new(service, Arc::new(NotKnownYet), Arc::new(Keys::default()), S3Settings::default());
+    let server = Server(service, Some("key"), None);
+    assert_eq!((known.0.are_rights_known(), server.0.are_rights_known()), (true, false));
+    for server in [&server, &server.by(None)] {
+        assert_eq!(server.outcome("GET", "/bucket", &[], b""), code(503, "ServiceUnavailable"));
+    }
+}
+
+#[test]
 fn a_presigned_request_carries_headers_in_its_query() {
     let server = Server::new();
     let target = format!(
         "/bucket/key?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={}&X-Amz-Date={DATE}&X-Amz-Expires=60\
-         &X-Amz-SignedHeaders=host&x-amz-meta-a=1",
+         &X-Amz-SignedHeaders=host&cache-control=no-store&x-amz-meta-a=1",
         encode_component(&format!("key/{}", scope().text()))
     );
     let headers = || vec![("host".to_owned(), "h".to_owned()), ("content-length".to_owned(), "3".to_owned())];
@@ -814,7 +872,8 @@ fn a_presigned_request_carries_headers_in_its_query() {
     let target = format!("{target}&X-Amz-Signature={}", SigningKey::derive("secret", &scope()).sign(&text).to_hex());
     let head = || RequestHead::new(Method::Put, &target, headers()).expect("a head");
     assert_eq!(server.raw(head(), &target, b"abc", false).outcome(), code(200, ""));
-    assert_eq!(server.ask("HEAD", "/bucket/key", &[], b"").header("x-amz-meta-a"), Some("1"));
+    let kept = server.ask("HEAD", "/bucket/key", &[], b"");
+    assert_eq!((kept.header("x-amz-meta-a"), kept.header("cache-control")), (Some("1"), None));
     let changed = target.replace("x-amz-meta-a=1", "x-amz-meta-a=2");
     assert_eq!(server.raw(head(), &changed, b"abc", false).outcome(), code(403, "SignatureDoesNotMatch"));
 }

@@ -124,6 +124,29 @@ mod tests {
     }
 
     #[test]
+    fn a_form_of_version_4_is_good_for_a_week() {
+        let secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
+        for (date, expected) in [
+            ("20151229T001500Z", Ok(true)),
+            ("20151229T001501Z", Err(Code::RequestTimeTooSkewed)),
+            ("20151222T000000Z", Ok(true)),
+            ("20151221T235959Z", Err(Code::RequestTimeTooSkewed)),
+        ] {
+            let credential = format!("AKIAIOSFODNN7EXAMPLE/{}/us-east-1/s3/aws4_request", &date[..8]);
+            let scope = scope(&credential, date, SERVICE).expect("a scope");
+            let signature = SigningKey::derive(secret, &scope).sign(POLICY).to_hex();
+            let fields = [
+                ("policy", POLICY),
+                ("x-amz-algorithm", ALGORITHM),
+                ("x-amz-credential", &credential),
+                ("x-amz-date", date),
+                ("x-amz-signature", &signature),
+            ];
+            assert_eq!(outcome(&fields), expected, "{date}");
+        }
+    }
+
+    #[test]
     fn version_2_and_none() {
         let (policy, key) = (("policy", "e30="), ("awsaccesskeyid", "AKIAIOSFODNN7EXAMPLE"));
         let secret = SecretKey::new("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned());
@@ -140,7 +163,13 @@ mod tests {
         );
         assert_eq!(outcome(&[policy, key]), Err(Code::InvalidArgument));
         assert_eq!(outcome(&[policy]), Err(Code::InvalidArgument));
-        assert_eq!(outcome(&[key]), Err(Code::InvalidArgument));
+        for name in ["awsaccesskeyid", "signature", "x-amz-algorithm", "x-amz-signature"] {
+            assert_eq!(
+                outcome(&[(name, "x")]),
+                Err(Code::InvalidArgument),
+                "nobody's form has no part of a signature: {name}"
+            );
+        }
         assert_eq!(outcome(&[]), Ok(false));
     }
 }

@@ -98,7 +98,7 @@ fn a_signed_header() {
 
 #[test]
 fn clocks_may_differ_by_a_quarter_of_an_hour() {
-    let skew = CLOCK_SKEW_SECONDS_MAX * 1_000;
+    let skew = 900_000;
     for now in [NOW - skew, NOW, NOW + skew] {
         assert_eq!(code(&example("user-agent", "any"), now), Ok(()));
     }
@@ -114,9 +114,11 @@ fn a_presigned_query() {
     assert_eq!(presigned(PRESIGNED, NOW), Ok(()));
     assert_eq!(presigned(PRESIGNED, NOW + 86_400_000), Ok(()));
     assert_eq!(presigned(PRESIGNED, NOW + 86_401_000), Err(Code::AccessDenied));
+    assert_eq!(presigned(PRESIGNED, NOW - 900_000), Ok(()));
     assert_eq!(presigned(PRESIGNED, NOW - 901_000), Err(Code::AccessDenied));
     let table = [
         ("Expires=86400", "Expires=86401", Code::SignatureDoesNotMatch),
+        ("Expires=86400", "Expires=604800", Code::SignatureDoesNotMatch),
         ("Expires=86400", "Expires=604801", Code::AuthorizationQueryParametersError),
         ("Expires=86400", "Expires=0", Code::AccessDenied),
         ("Expires=86400", "Expires=x", Code::AuthorizationQueryParametersError),
@@ -144,6 +146,37 @@ fn whatever_is_claimed_without_the_secret_is_refused() {
         assert!(code(&head(&format!("/?X-Amz-Signature={}", encode_component(&text)), &[("host", "h")]), NOW).is_err());
         Ok(())
     });
+}
+
+#[test]
+fn the_access_key_that_a_request_names() {
+    let long = "K".repeat(200);
+    let (of_version_2, of_version_4) =
+        (format!("AWS {long}:s"), format!("AWS4-HMAC-SHA256 Credential={long}/20130524"));
+    for (authorization, expected) in [
+        ("AWS AKIA:signature", Some("AKIA")),
+        ("AWS4-HMAC-SHA256 Credential=AKIA/20130524/r/s3/aws4_request, Signature=0", Some("AKIA")),
+        ("AWS4-HMAC-SHA256 Credential=AKIA,Signature=0", Some("AKIA")),
+        (&of_version_2, Some(&long[..128])),
+        (&of_version_4, Some(&long[..128])),
+        ("AWS :signature", None),
+        ("Basic dTpw", None),
+    ] {
+        let named = named_access_key(&example("authorization", authorization));
+        assert_eq!(named.as_deref(), expected, "{authorization}");
+    }
+    for (target, expected) in [(PRESIGNED, Some(KEY)), ("/?AWSAccessKeyId=old", Some("old")), ("/?prefix=a", None)] {
+        assert_eq!(named_access_key(&head(target, &[])).as_deref(), expected, "{target}");
+    }
+}
+
+#[test]
+fn one_pair_of_keys_has_no_policy_and_makes_no_sessions() {
+    let credentials = credentials();
+    assert_eq!((credentials.user_policy("ashlar"), credentials.session_secret().is_some()), (None, false));
+    assert_eq!((credentials.user("ashlar"), credentials.user("ann")), (Some(User::root()), None));
+    let printed = format!("{credentials:?}");
+    assert!(printed.contains("***") && !printed.contains(SECRET), "{printed}");
 }
 
 /// A server that has just started.

@@ -55,9 +55,25 @@ fn a_denial_outweighs_and_what_is_not_named_is_not_meant() {
         ("", "s3:GetObject", "b", Silent),
         ("", "s3:GetObject", "bb/x", Silent),
         ("", "S3:GETOBJECT", "b/x", Allow),
+        ("bob", "s3:GetObject", "b/secret1", Allow),
     ];
     for (who, action, resource, verdict) in table {
         assert_eq!(judge(&one, who, action, resource), verdict, "{who} {action} {resource}");
+    }
+    // Users are meant by their name as by their id, and an account by its id.
+    for (principal, expected) in [
+        ("arn:aws:iam:::user/eve", true),
+        ("arn:aws:iam::1:user/team/eve", true),
+        ("arn:aws:iam:::user/name", true),
+        ("arn:aws:iam:::user/eve/x", false),
+        ("arn:aws:iam::eve:root", true),
+        ("arn:aws:iam::name:root", false),
+        ("eve", true),
+        ("ev", false),
+    ] {
+        let one = policy(&statement("Allow", &format!("{{\"AWS\":\"{principal}\"}}"), "\"s3:*\"", EVERY, ""));
+        assert_eq!(judge(&one, "eve", "s3:GetObject", "b/x") == Allow, expected, "{principal}");
+        assert_eq!(judge(&one, "", "s3:GetObject", "b/x"), Silent, "{principal}");
     }
     let not = policy(
         "{\"Effect\":\"Deny\",\"NotPrincipal\":{\"AWS\":\"bob\"},\"NotAction\":\"s3:GetObject\",\"NotResource\":\"arn:aws:s3:::b/a*\"}",
@@ -84,9 +100,22 @@ fn conditions() {
     assert!(holds("{\"StringEqualsIgnoreCase\":{\"aws:UserAgent\":\"AB\"}}", &[("aws:UserAgent", "aB")]));
     assert!(holds("{\"Null\":{\"s3:prefix\":\"true\"}}", &[]) && !holds("{\"Null\":{\"s3:prefix\":false}}", &[]));
     assert!(holds("{\"Bool\":{\"aws:SecureTransport\":true}}", &[("aws:SecureTransport", "true")]));
-    let keys = "{\"NumericLessThanEquals\":{\"s3:max-keys\":10}}";
-    assert!(holds(keys, &[("s3:max-keys", "10")]) && !holds(keys, &[("s3:max-keys", "11")]));
-    assert!(!holds(keys, &[("s3:max-keys", "x")]));
+    let other = "{\"StringNotEqualsIgnoreCase\":{\"aws:UserAgent\":\"AB\"}}";
+    assert!(!holds(other, &[("aws:UserAgent", "aB")]) && holds(other, &[("aws:UserAgent", "b")]));
+    for (operator, expected) in [
+        ("NumericEquals", [false, true, false]),
+        ("NumericNotEquals", [true, false, true]),
+        ("NumericLessThan", [true, false, false]),
+        ("NumericLessThanEquals", [true, true, false]),
+        ("NumericGreaterThan", [false, false, true]),
+        ("NumericGreaterThanEquals", [false, true, true]),
+    ] {
+        let condition = format!("{{\"{operator}\":{{\"s3:max-keys\":10}}}}");
+        let found = ["9", "10", "11"].map(|keys| holds(&condition, &[("s3:max-keys", keys)]));
+        assert_eq!(found, expected, "{operator}");
+        let is_negated = operator == "NumericNotEquals";
+        assert_eq!(holds(&condition, &[("s3:max-keys", "x")]), is_negated, "what is no number is equal to none");
+    }
     let tag = "{\"StringEquals\":{\"s3:ExistingObjectTag/Team\":\"a\"}}";
     assert!(holds(tag, &[("s3:ExistingObjectTag/Team", "a")]) && !holds(tag, &[("s3:ExistingObjectTag/team", "a")]));
     let all = "{\"ForAllValues:StringEquals\":{\"s3:RequestObjectTagKeys\":[\"a\",\"b\"]}}";
@@ -129,6 +158,7 @@ fn what_is_no_policy_or_not_known_is_refused() {
         good.replace("\"Resource\":\"*\"", "\"Resource\":[]"),
         good.replace("\"Principal\"", "\"NotPrincipal\""),
         good.replace("\"Principal\":\"*\"", "\"Principal\":{}"),
+        good.replace("\"Principal\":\"*\"", "\"Principal\":\"bob\""),
         statement("Allow", "\"*\"", "\"s3:*\"", "\"*\"", "{\"IpAddress\":{\"aws:SourceIp\":\"10.0.0.0/33\"}}"),
     ];
     for wrong in malformed {
@@ -139,18 +169,32 @@ fn what_is_no_policy_or_not_known_is_refused() {
         with("{\"StringFits\":{\"s3:prefix\":\"a\"}}"),
         with("{\"StringEquals\":{\"s3:unknown\":\"a\"}}"),
         with("{\"StringEquals\":{\"s3:ExistingObjectTag/\":\"a\"}}"),
+        with("{\"StringEquals\":{\"s3:OtherTag/a\":\"a\"}}"),
+        with("{\"NullIfExists\":{\"s3:prefix\":\"true\"}}"),
         good.replace("{\"Effect", "{\"Else\":1,\"Effect"),
         good.replace("\"*\",\"Action", "{\"Service\":\"a\"},\"Action"),
     ] {
         assert_eq!(of(&unknown), Err(Code::NotImplemented), "{unknown}");
     }
     let many = |count: usize| of(&format!("[{}]", vec![good.as_str(); count].join(",")));
-    assert!(many(100).is_ok());
+    assert!(many(STATEMENTS_MAX).is_ok());
     assert_eq!(many(STATEMENTS_MAX + 1), Err(Code::MalformedPolicy));
     let long = |len: usize| {
         let rest = format!("{{\"Id\":\"\",\"Statement\":{good}}}").len();
         code(&format!("{{\"Id\":\"{}\",\"Statement\":{good}}}", "x".repeat(len - rest)))
     };
+    let actions = |count: usize| {
+        let all = vec!["\"s3:*\""; count].join(",");
+        of(&good.replace("\"s3:*\"", &format!("[{all}]")))
+    };
+    assert!(actions(PATTERNS_MAX).is_ok());
+    assert_eq!(actions(PATTERNS_MAX + 1), Err(Code::MalformedPolicy));
+    let conditions = |count: usize| {
+        let all = (0..count).map(|tag| format!("\"s3:RequestObjectTag/{tag}\":\"\"")).collect::<Vec<_>>().join(",");
+        of(&with(&format!("{{\"StringEquals\":{{{all}}}}}")))
+    };
+    assert!(conditions(PATTERNS_MAX).is_ok());
+    assert_eq!(conditions(PATTERNS_MAX + 1), Err(Code::MalformedPolicy));
     assert!(long(POLICY_BYTES_MAX).is_ok());
     assert_eq!(long(POLICY_BYTES_MAX + 1), Err(Code::MalformedPolicy));
 }
@@ -248,14 +292,27 @@ fn a_policy_of_a_user_has_no_principals() {
 }
 
 #[test]
-fn only_conditions_on_tags_need_the_object() {
+fn what_has_to_be_known_for_a_condition() {
     let with = |condition: &str| policy(&statement("Allow", "\"*\"", "\"s3:*\"", EVERY, condition));
-    assert!(with("{\"StringEquals\":{\"s3:ExistingObjectTag/a\":\"b\"}}").needs_tags());
-    for condition in
-        ["", "{\"StringEquals\":{\"s3:RequestObjectTag/a\":\"b\"}}", "{\"StringEquals\":{\"s3:prefix\":\"a\"}}"]
-    {
-        assert!(!with(condition).needs_tags(), "{condition}");
+    // The tags of the object that is there, what was said when an upload was begun, the tags that a body sets.
+    for (key, expected) in [
+        ("s3:ExistingObjectTag/a", [true, false, false]),
+        ("s3:RequestObjectTag/a", [false, true, true]),
+        ("s3:RequestObjectTagKeys", [false, true, true]),
+        ("s3:x-amz-server-side-encryption", [false, true, false]),
+        ("s3:x-amz-acl", [false; 3]),
+        ("s3:prefix", [false; 3]),
+    ] {
+        let one = with(&format!("{{\"StringEquals\":{{\"{key}\":\"b\"}}}}"));
+        assert_eq!([one.needs_tags(), one.needs_upload(), one.needs_new_tags()], expected, "{key}");
     }
+    let one = with("");
+    assert_eq!([one.needs_tags(), one.needs_upload(), one.needs_new_tags()], [false; 3]);
+}
+
+#[test]
+fn policies_are_as_long_as_the_documentation_says() {
+    assert_eq!((POLICY_BYTES_MAX, USER_POLICY_BYTES_MAX), (20_480, 4_096));
 }
 
 #[test]

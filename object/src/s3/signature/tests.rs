@@ -140,7 +140,16 @@ fn chunks_with_a_trailer() {
     assert!(is_next(&mut chain, &content[..1_024], "1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7"));
     assert!(is_next(&mut chain, &[], "2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992"));
     let trailer = Signature::from_hex("d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435");
-    assert!(chain.is_trailer(&sha256(b"x-amz-checksum-crc32c:sOO8/Q==\n"), &trailer.expect("a signature")));
+    let trailer = trailer.expect("a signature");
+    assert!(!chain.clone().is_trailer(&sha256(b"x-amz-checksum-crc32c:other\n"), &trailer));
+    assert!(chain.is_trailer(&sha256(b"x-amz-checksum-crc32c:sOO8/Q==\n"), &trailer));
+}
+
+#[test]
+fn a_chain_is_printed_without_its_key() {
+    let printed = format!("{:?}", chain(&"0".repeat(64)));
+    let scope = "Scope { day: \"20130524\", region: \"us-east-1\", service: \"s3\" }";
+    assert_eq!(printed, format!("ChunkChain {{ date: \"20130524T000000Z\", scope: {scope}, .. }}"));
 }
 
 #[test]

@@ -83,6 +83,37 @@ fn a_copy_tells_of_its_source_to_those_who_may_list_that_bucket() {
     for target in ["/bobs/copy", &part] {
         assert_eq!(copy(target), code(404, "NoSuchKey"), "{target}");
     }
+    // Nor does it matter whether one may list the bucket that is copied to.
+    put_policy(&ann, &for_bob("\"s3:PutObject\"", ""));
+    let into_hers = |source| bob.outcome("PUT", "/anns/copy", &[("x-amz-copy-source", source)], b"");
+    assert_eq!((into_hers("/bobs/none"), into_hers("/anns/none")), (code(404, "NoSuchKey"), code(DENIED.0, DENIED.1)));
+}
+
+#[test]
+fn that_a_version_is_a_mark_of_a_deletion_is_told_to_those_who_may_list_or_read_versions() {
+    let [ann, bob, _] = three();
+    let enabled = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    assert_eq!(ann.ask("PUT", "/anns?versioning", &[], enabled).status, 200);
+    let marked = ann.ask("DELETE", "/anns/key", &[], b"");
+    let target = format!("/anns/key?versionId={}", marked.header("x-amz-version-id").expect("a version"));
+    let is_mark = (405, "MethodNotAllowed");
+    assert_eq!(ann.outcome("GET", &target, &[], b""), code(is_mark.0, is_mark.1));
+    for (action, expected) in [
+        ("s3:PutObject", DENIED),
+        ("s3:ListBucket", DENIED),
+        ("s3:ListBucketVersions", is_mark),
+        ("s3:GetObjectVersion", is_mark),
+    ] {
+        put_policy(&ann, &for_bob(&format!("\"{action}\""), ""));
+        assert_eq!(bob.outcome("GET", &target, &[], b""), code(expected.0, expected.1), "{action}");
+        assert_eq!(bob.ask("HEAD", &target, &[], b"").status, expected.0, "{action}");
+    }
+}
+
+/// A policy that allows Bob these actions, with more statements behind that.
+fn for_bob(actions: &str, more: &str) -> String {
+    let allow = r#"{"Effect": "Allow", "Principal": {"AWS": "bob"}, "Action": [ACTIONS], "Resource": "*"}"#;
+    format!("{{\"Statement\":[{}{more}]}}", allow.replace("ACTIONS", actions))
 }
 
 fn put_policy(server: &Server, policy: &str) {
@@ -598,6 +629,50 @@ fn who_may_only_write_does_not_learn_what_is_there_by_conditions() {
     assert_eq!(bob.ask("PUT", "/anns/key", &[("if-match", "*")], b"y").status, 200);
     assert_eq!(ann.ask("PUT", "/anns/key", &[("if-match", etag)], b"y").status, 412);
     assert_eq!(ann.ask("PUT", "/anns/none", &[("if-match", etag)], b"y").status, 404);
+}
+
+#[test]
+fn a_condition_says_nothing_of_an_absent_object_that_who_may_list_does_not_know() {
+    let [ann, bob, _] = three();
+    put_policy(&ann, &for_bob("\"s3:PutObject\", \"s3:ListBucket\"", ""));
+    let put = |key: &str, name| {
+        let etag = "\"11111111111111111111111111111111\"";
+        bob.outcome("PUT", &format!("/anns/{key}"), &[(name, etag)], b"y")
+    };
+    assert_eq!((put("none", "if-match"), put("none", "if-none-match")), (code(404, "NoSuchKey"), code(200, "")));
+    for name in ["if-match", "if-none-match"] {
+        assert_eq!(put("key", name), code(DENIED.0, DENIED.1), "{name}: it is there, and not his to read");
+    }
+}
+
+#[test]
+fn who_has_begun_an_upload_adds_to_it_as_long_as_that_is_allowed() {
+    let [ann, bob, _] = three();
+    put_policy(&ann, &for_bob("\"s3:PutObject\"", ""));
+    let begun = bob.ask("POST", "/anns/new?uploads", &[], b"").xml();
+    let upload = format!("/anns/new?uploadId={}", begun.text_of("UploadId").expect("an id"));
+    let part = || bob.outcome("PUT", &format!("{upload}&partNumber=1"), &[], b"x");
+    assert_eq!(part(), code(200, ""));
+    assert_eq!(ann.ask("DELETE", "/anns?policy", &[], b"").status, 204);
+    assert_eq!(part(), code(DENIED.0, DENIED.1));
+    assert_eq!(bob.outcome("POST", &upload, &[], b""), code(DENIED.0, DENIED.1));
+    assert_eq!(bob.outcome("DELETE", &upload, &[], b""), code(204, ""));
+}
+
+#[test]
+fn a_denial_of_grants_by_tags_counts_for_the_headers_of_a_put() {
+    let [ann, bob, _] = three();
+    let deny = r#", {"Effect": "Deny", "Principal": {"AWS": "bob"}, "Action": "s3:PutObjectAcl", "Resource": "*",
+        "Condition": {"StringEquals": {"s3:ExistingObjectTag/team": "red"}}}"#;
+    put_policy(&ann, &for_bob("\"s3:PutObject\"", deny));
+    for header in TO_OWNERS {
+        for (team, expected) in [("red", DENIED), ("blue", (200, ""))] {
+            let tags = ("x-amz-tagging", format!("team={team}"));
+            assert_eq!(ann.ask("PUT", "/anns/key", &[(tags.0, &tags.1)], b"x").status, 200);
+            let put = bob.outcome("PUT", "/anns/key", &[header], b"x");
+            assert_eq!(put, code(expected.0, expected.1), "{team} {header:?}");
+        }
+    }
 }
 
 #[test]

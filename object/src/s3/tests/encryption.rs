@@ -392,3 +392,20 @@ fn a_policy_about_a_key_holds_for_every_name_that_opens_it() {
         assert_eq!(ann.ask("PUT", "/anns/x", &headers, b"x").status, 403, "{name}");
     }
 }
+
+#[test]
+fn the_source_of_a_part_is_not_judged_by_what_was_said_of_the_upload() {
+    let server = Server::new();
+    let [ann, bob] = ["ann", "bob"].map(|user| server.by(Some(user)));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    ann.put("/anns/source", b"x");
+    let policy = r#"{"Statement": [
+        {"Effect": "Allow", "Principal": {"AWS": "bob"}, "Action": "s3:*Object", "Resource": "*"},
+        {"Effect": "Deny", "Principal": {"AWS": "bob"}, "Action": "s3:GetObject", "Resource": "*",
+         "Condition": {"StringEquals": {"s3:x-amz-server-side-encryption": "AES256"}}}]}"#;
+    assert_eq!(ann.outcome("PUT", "/anns?policy", &[], policy.as_bytes()), code(204, ""));
+    let begun = bob.ask("POST", "/anns/key?uploads", &[BY_CLUSTER], b"").xml();
+    let target = format!("/anns/key?partNumber=1&uploadId={}", begun.text_of("UploadId").expect("an id"));
+    assert_eq!(bob.outcome("PUT", &target, &[("x-amz-copy-source", "/anns/source")], b""), code(200, ""));
+    assert_eq!(bob.outcome("GET", "/anns/source", &[BY_CLUSTER], b""), code(403, "AccessDenied"));
+}

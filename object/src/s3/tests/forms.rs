@@ -119,6 +119,49 @@ fn a_form_of_version_4_and_what_it_says_of_its_answer() {
     assert_eq!(kept.child("TagSet").and_then(|set| set.children[0].text_of("Value")), Some("b c"));
 }
 
+/// A body that counts the pieces that are read of it.
+struct Counted {
+    pieces: Vec<Bytes>,
+    read: usize,
+}
+
+impl Content for Counted {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        let piece = self.pieces.get(self.read).cloned();
+        self.read += usize::from(piece.is_some());
+        Box::pin(async { Ok(piece) })
+    }
+}
+
+#[test]
+fn of_what_stands_behind_a_form_no_more_than_64_kib_are_read() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/open", &[("x-amz-acl", "public-read-write")], b"").status, 200);
+    let nobody = server.by(None);
+    let whole = form(&[("key", "key")], b"content");
+    for (behind, read) in [(0, 0), (10, 10), (64, 64), (100, 64)] {
+        let pieces = vec![Bytes::from_static(&[b'x'; 1_024]); behind];
+        let pieces = [vec![Bytes::copy_from_slice(&whole)], pieces].concat();
+        let mut body = Counted { pieces, read: 0 };
+        let head = nobody.head("POST", "/open", &[TYPE], whole.len() + behind * 1_024);
+        let (reply, _) = nobody.handled(NOW, head, "/open", &mut body);
+        assert_eq!((reply.status, body.read), (204, 1 + read), "{behind}");
+    }
+}
+
+#[test]
+fn a_field_stands_for_no_header_that_the_request_has_of_its_own_or_that_a_put_does_not_take() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/open", &[("x-amz-acl", "public-read-write")], b"").status, 200);
+    let expected = "x-amz-expected-bucket-owner";
+    let send = |owner, field| {
+        let body = form(&[("key", "key"), field], b"x");
+        server.by(None).ask("POST", "/open", &[TYPE, (expected, owner)], &body).status
+    };
+    assert_eq!(send("ashlar", ("note", "two\r\nlines")), 204);
+    assert_eq!((send("ashlar", (expected, "ann")), send("ann", (expected, "ashlar"))), (204, 403));
+}
+
 #[test]
 fn forms_of_nobody_and_forms_that_are_none() {
     let server = Server::new();

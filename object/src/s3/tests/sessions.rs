@@ -12,7 +12,12 @@ struct Temporary {
 }
 
 /// A form to the token service, signed with this key and secret, with more headers.
-fn form(server: &Server, (access_key, secret): (&str, &str), form: &str, headers: &[(&str, &str)]) -> Reply {
+fn form(server: &Server, by: (&str, &str), form: &str, headers: &[(&str, &str)]) -> Reply {
+    let here = server.2.unwrap_or(IpAddr::from([127, 0, 0, 1]));
+    Server(server.0.clone(), server.1, Some(here)).raw(head(by, form, headers), "/", form.as_bytes(), false)
+}
+
+fn head((access_key, secret): (&str, &str), form: &str, headers: &[(&str, &str)]) -> RequestHead {
     let scope = Scope { service: STS, ..scope() };
     let all =
         [("host", "h"), ("x-amz-date", DATE), ("content-type", "application/x-www-form-urlencoded; charset=utf-8")];
@@ -27,8 +32,7 @@ fn form(server: &Server, (access_key, secret): (&str, &str), form: &str, headers
         "authorization".into(),
         format!("AWS4-HMAC-SHA256 Credential={access_key}/{scope}, SignedHeaders={signed}, Signature={signature}"),
     ));
-    let here = server.2.unwrap_or(IpAddr::from([127, 0, 0, 1]));
-    Server(server.0.clone(), server.1, Some(here)).raw(head, "/", form.as_bytes(), false)
+    head
 }
 
 fn outcome(reply: &Reply) -> (u16, String) {
@@ -56,17 +60,27 @@ fn assume(server: &Server, access_key: &str, policy: &str) -> Temporary {
 impl Temporary {
     /// Asks with these credentials, at `now_ms`.
     fn ask_at(&self, server: &Server, now_ms: u64, method: &str, target: &str, body: &[u8]) -> Reply {
+        self.ask_with(server, now_ms, (method, target, &[]), body)
+    }
+
+    fn ask_with(
+        &self,
+        server: &Server,
+        now_ms: u64,
+        (method, target, headers): (&str, &str, &[(&str, &str)]),
+        body: &[u8],
+    ) -> Reply {
         let date = crate::s3::date::amz_date(now_ms);
         let scope = Scope { day: date[..8].to_owned(), ..scope() };
+        let length = body.len().to_string();
         let all = [
-            ("content-length", body.len().to_string().as_str()),
+            ("content-length", length.as_str()),
             ("host", "h"),
             ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
             ("x-amz-date", &date),
             ("x-amz-security-token", &self.token),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
+        ];
+        let all = all.iter().chain(headers).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let mut head = RequestHead::new(Method::named(method), target, all).expect("a head");
         let names: Vec<String> = head.headers.iter().map(|(name, _)| name.clone()).collect();
         let signed: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -167,6 +181,10 @@ fn who_asks_and_what_is_refused() {
     assert_eq!(asked("Action=AssumeRole&Policy=x"), code(400, "MalformedPolicyDocument"));
     let long = format!("Action=AssumeRole&Policy={}", encode_component(&READS.replace("anns", &"x".repeat(1_000))));
     assert_eq!(asked(&long), code(400, "MalformedPolicyDocument"));
+    for (bytes, expected) in [(2_048, (200, "")), (2_049, (400, "MalformedPolicyDocument"))] {
+        let policy = encode_component(&format!("{READS:bytes$}"));
+        assert_eq!(asked(&format!("Action=AssumeRole&Policy={policy}")), code(expected.0, expected.1), "{bytes}");
+    }
     assert_eq!(asked(&format!("Action=AssumeRole&RoleSessionName={}", "n".repeat(65))), code(400, "ValidationError"));
     assert_eq!(asked(&"x".repeat(16 << 10)), code(400, "InvalidAction"));
     assert_eq!(asked(&"x".repeat((16 << 10) + 1)), code(400, "MaxMessageLengthExceeded"));
@@ -189,6 +207,86 @@ fn who_asks_and_what_is_refused() {
     // A signature for objects is none for the token service.
     let for_s3 = server.by(Some("ann")).ask("POST", "/", &headers, b"Action=AssumeRole");
     assert_eq!(outcome(&for_s3), code(400, "AuthorizationHeaderMalformed"));
+}
+
+/// A policy of a session: it may do this where the condition holds, and more statements.
+fn policy(action: &str, condition: &str, more: &str) -> String {
+    let condition = if condition.is_empty() { String::new() } else { format!(",\"Condition\":{condition}") };
+    format!("{{\"Statement\":[{{\"Effect\":\"Allow\",\"Action\":\"{action}\",\"Resource\":\"*\"{condition}}}{more}]}}")
+}
+
+#[test]
+fn a_session_is_not_told_which_buckets_there_are_beside_those_of_its_policy() {
+    let server = Server::new();
+    let session = assume(&server, "ann", READS);
+    for bucket in ["/bucket", "/none"] {
+        assert_eq!(session.ask(&server, "GET", bucket, b""), code(403, "AccessDenied"), "{bucket}");
+    }
+    assert_eq!(session.ask(&server, "GET", "/anns", b""), code(404, "NoSuchBucket"));
+}
+
+#[test]
+fn conditions_of_a_session_are_about_the_object_and_the_upload_that_are_there() {
+    let server = Server::new();
+    let ann = server.by(Some("ann"));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    let upload_with = |headers: &[(&str, &str)]| {
+        let begun = ann.ask("POST", "/anns/new?uploads", headers, b"").xml();
+        format!("/anns/new?partNumber=1&uploadId={}", begun.text_of("UploadId").expect("an id"))
+    };
+    let encrypted = upload_with(&[("x-amz-server-side-encryption", "AES256")]);
+    let plain = upload_with(&[]);
+    ann.put("/anns/key", b"x");
+    assert_eq!(ann.ask("PUT", "/anns/red", &[("x-amz-tagging", "team=red")], b"x").status, 200);
+    let is_red = "{\"StringEquals\":{\"s3:ExistingObjectTag/team\":\"red\"}}";
+    let is_encrypted = "{\"StringEquals\":{\"s3:x-amz-server-side-encryption\":\"AES256\"}}";
+    let denies =
+        format!(",{{\"Effect\":\"Deny\",\"Action\":\"s3:PutObjectAcl\",\"Resource\":\"*\",\"Condition\":{is_red}}}");
+    for maker in ["ann", "key"] {
+        let reads = assume(&server, maker, &policy("s3:GetObject", is_red, ""));
+        assert_eq!(reads.ask(&server, "GET", "/anns/red", b""), code(200, ""), "{maker}");
+        assert_eq!(reads.ask(&server, "GET", "/anns/key", b""), code(403, "AccessDenied"), "{maker}");
+        let writes = assume(&server, maker, &policy("s3:PutObject", is_encrypted, ""));
+        assert_eq!(writes.ask(&server, "PUT", &encrypted, b"x"), code(200, ""), "{maker}");
+        assert_eq!(writes.ask(&server, "PUT", &plain, b"x"), code(403, "AccessDenied"), "{maker}");
+        // A grant that needs no permission must not be denied.
+        let writes = assume(&server, maker, &policy("s3:PutObject", "", &denies));
+        let put = |target| writes.ask_with(&server, NOW, ("PUT", target, &[("x-amz-acl", "private")]), b"x").outcome();
+        assert_eq!((put("/anns/red"), put("/anns/key")), (code(403, "AccessDenied"), code(200, "")), "{maker}");
+    }
+}
+
+/// A body that cannot be read by the server's own fault.
+struct Broken;
+
+impl Content for Broken {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(async { Err(Error::Damaged) })
+    }
+}
+
+#[test]
+fn an_error_says_whose_fault_it_is() {
+    let server = Server::new();
+    let text = "Action=GetCallerIdentity";
+    let refused = form(&server, ("nobody", "secret"), text, &[]);
+    let broken = server.handled(NOW, head(("ann", "secret"), text, &[]), "/", &mut Broken).0;
+    for (reply, status, kind) in [(refused, 403, "Sender"), (broken, 500, "Receiver")] {
+        let xml = reply.xml();
+        let told = xml.child("Error").and_then(|error| error.text_of("Type"));
+        assert_eq!((reply.status, told), (status, Some(kind)));
+    }
+}
+
+#[test]
+fn only_a_form_that_is_posted_to_the_root_is_for_the_token_service() {
+    let server = Server::new();
+    let kind = [("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(server.outcome("POST", "/", &[], b"Action=AssumeRole"), code(405, "MethodNotAllowed"));
+    assert_eq!(server.outcome("PUT", "/bucket/key", &kind, b"a=b"), code(200, ""));
+    assert_eq!(server.ask("GET", "/bucket/key", &kind, b"").body, b"a=b");
+    assert_eq!(server.ask("GET", "/", &kind, b"").xml().name, "ListAllMyBucketsResult");
+    assert_eq!(server.outcome("POST", "/bucket", &kind, b"a=b"), code(400, "InvalidArgument"));
 }
 
 #[test]
