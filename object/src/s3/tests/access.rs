@@ -328,7 +328,7 @@ fn attributes_are_told_to_those_who_may_read_the_object() {
 
 #[test]
 fn a_public_access_block_refuses_policies_that_limit_nobody() {
-    let [ann, _, nobody] = three();
+    let [ann, bob, nobody] = three();
     let policy = |condition: &str| {
         format!(
             "{{\"Statement\":[{{\"Effect\":\"Allow\",\"Principal\":\"*\",\"Action\":\"s3:GetObject\",\"Resource\":\"*\",\"Condition\":{condition}}}]}}"
@@ -342,6 +342,12 @@ fn a_public_access_block_refuses_policies_that_limit_nobody() {
     assert_eq!(ann.outcome("PUT", "/anns?publicAccessBlock", &[], block), code(200, ""));
     assert_eq!(nobody.ask("GET", "/anns/key", &[], b"").status, 403);
     assert_eq!(ann.outcome("PUT", "/anns?policy", &[], unsigned.as_bytes()), code(403, "AccessDenied"));
+    // A policy that names somebody is none of those.
+    put_policy(&ann, &for_bob("\"s3:GetObject\"", ""));
+    assert_eq!(
+        (bob.ask("GET", "/anns/key", &[], b"").status, nobody.ask("GET", "/anns/key", &[], b"").status),
+        (200, 403)
+    );
 }
 
 const TAGGED: &str = "<Tagging><TagSet><Tag><Key>team</Key><Value>VALUE</Value></Tag></TagSet></Tagging>";

@@ -1,7 +1,9 @@
 //! Objects that are replaced between the moment at which it is asked who may do something and that at which it is done.
 
+use core::sync::atomic::AtomicBool;
 use std::sync::{Mutex, PoisonError};
 
+use super::sessions::assume;
 use super::*;
 use crate::api::{
     Body, Condition, DeleteRequest, Deletion, ListRequest, Object, Objects, Opened, PART_BYTES_MAX, Page, PutRequest,
@@ -84,11 +86,15 @@ fn asked(
     let again = ann.by(Some("ann"));
     let shut = move || assert_eq!(again.ask("PUT", "/anns/key", &SHUT, b"shut").status, 200);
     let then: Option<Then> = if is_replaced { Some(Box::new(shut)) } else { None };
-    let service = memory.service();
-    let watched = Arc::new(Watched { objects: service.objects, then: Mutex::new(then), bytes: None });
-    let service = Service { objects: watched, ..memory.service() };
+    (watched(&memory, user, then, None).ask(method, target, headers, body), ann)
+}
+
+/// The service over what is in memory, where this happens as soon as an object was looked at; so many bytes long say those that are opened.
+fn watched(memory: &Memory, user: Option<&'static str>, then: Option<Then>, bytes: Option<u64>) -> Server {
+    let objects = Arc::new(Watched { objects: memory.service().objects, then: Mutex::new(then), bytes });
+    let service = Service { objects, ..memory.service() };
     let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
-    (Server(service, user, None).ask(method, target, headers, body), ann)
+    Server(service, user, None)
 }
 
 #[test]
@@ -161,12 +167,37 @@ fn a_source_of_a_copy_has_5_gib_at_most() {
     for (bytes, expected) in [(PART_BYTES_MAX, (200, "")), (PART_BYTES_MAX + 1, (400, "InvalidRequest"))] {
         let memory = Memory::new(|| NOW);
         Server::over(&memory).put("/bucket/key", b"x");
-        let service = memory.service();
-        let long = Arc::new(Watched { objects: service.objects, then: Mutex::new(None), bytes: Some(bytes) });
-        let service = Service { objects: long, ..memory.service() };
-        let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
         let copied = [("x-amz-copy-source", "/bucket/key")];
-        let outcome = Server(service, Some("key"), None).outcome("PUT", "/bucket/to", &copied, b"");
+        let outcome = watched(&memory, Some("key"), None, Some(bytes)).outcome("PUT", "/bucket/to", &copied, b"");
         assert_eq!(outcome, code(expected.0, expected.1), "{bytes}");
+    }
+}
+
+#[test]
+fn an_object_is_looked_at_before_a_put_only_where_a_policy_asks_for_its_tags() {
+    let memory = Memory::new(|| NOW);
+    let ann = Server::over(&memory).by(Some("ann"));
+    assert_eq!(ann.ask("PUT", "/anns", &[], b"").status, 200);
+    let puts = r#"{"Effect": "Allow", "Action": "s3:PutObject", "Resource": "*"}"#;
+    let session = assume(&ann, "ann", &format!(r#"{{"Statement": {puts}}}"#));
+    let of_bob = puts.replace(r#""Action""#, r#""Principal": {"AWS": "bob"}, "Action""#);
+    let open = r#""Resource": "*", "Condition": {"StringEquals": {"s3:ExistingObjectTag/level": "open"}}"#;
+    let of_open = of_bob.replace(r#""Resource": "*""#, open);
+    let headers = [("x-amz-acl", "private")];
+    for (statement, is_session, is_looked_at) in
+        [(&of_bob, false, false), (&of_bob, true, false), (&of_open, false, true)]
+    {
+        assert_eq!(ann.ask("PUT", "/anns/key", &OPEN, b"open").status, 200);
+        let policy = format!(r#"{{"Statement": {statement}}}"#);
+        assert_eq!(ann.outcome("PUT", "/anns?policy", &[], policy.as_bytes()), code(204, ""));
+        let looked = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&looked);
+        let server = watched(&memory, Some("bob"), Some(Box::new(move || seen.store(true, Ordering::Relaxed))), None);
+        let reply = if is_session {
+            session.ask_with(&server, NOW, ("PUT", "/anns/key", &headers), b"x")
+        } else {
+            server.ask("PUT", "/anns/key", &headers, b"x")
+        };
+        assert_eq!((reply.status, looked.load(Ordering::Relaxed)), (200, is_looked_at), "{statement}");
     }
 }

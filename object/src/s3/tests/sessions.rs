@@ -5,7 +5,7 @@ use crate::s3::encoding::encode_component;
 use crate::s3::signature::STS;
 
 /// A session as the token service tells it.
-struct Temporary {
+pub(super) struct Temporary {
     access_key: String,
     secret_key: String,
     token: String,
@@ -41,7 +41,7 @@ fn outcome(reply: &Reply) -> (u16, String) {
     (reply.status, code.to_owned())
 }
 
-fn assume(server: &Server, access_key: &str, policy: &str) -> Temporary {
+pub(super) fn assume(server: &Server, access_key: &str, policy: &str) -> Temporary {
     let policy = if policy.is_empty() { String::new() } else { format!("&Policy={}", encode_component(policy)) };
     let reply = form(
         server,
@@ -63,7 +63,7 @@ impl Temporary {
         self.ask_with(server, now_ms, (method, target, &[]), body)
     }
 
-    fn ask_with(
+    pub(super) fn ask_with(
         &self,
         server: &Server,
         now_ms: u64,
