@@ -819,4 +819,35 @@ mod tests {
         assert_eq!(Range::Last(0).within(10), None);
         assert_eq!(Range::Last(1).within(0), None);
     }
+
+    #[test]
+    fn attributes_are_found_by_their_whole_name_and_counted() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let two = Attributes(vec![pair("a", "1234"), pair("bcd", "56")]);
+        assert_eq!((two.get("bcd"), two.get("b"), two.len_bytes()), (Some("56"), None, 10));
+        assert_eq!(two.with("a", Some("7".into())).0, [pair("bcd", "56"), pair("a", "7")]);
+        assert_eq!(two.with("a", None).0, [pair("bcd", "56")]);
+    }
+
+    #[test]
+    fn errors_tell_what_is_wrong_and_by_whose_fault() {
+        let missing = "servers or copies are missing for now; try again";
+        for (error, fault, text) in [
+            (Error::Unavailable, Fault::Peer, missing),
+            (Error::Full, Fault::Drive, "the drives have no room"),
+            (Error::Damaged, Fault::Drive, "too few shards of the object are whole"),
+            (Error::Locked, Fault::Caller, "a retention or a legal hold keeps the version"),
+            (Error::BadPart(7), Fault::Caller, "part 7 was not put, or has another entity tag"),
+        ] {
+            assert_eq!((error.fault(), error.to_string().as_str()), (fault, text));
+        }
+    }
+
+    #[test]
+    fn permits_tell_whether_they_ask() {
+        let never = |_: &Object| false;
+        let permits = [Permit::ALWAYS, Permit::by(&never)];
+        assert_eq!(permits.map(Permit::is_always), [true, false]);
+        assert_eq!(format!("{permits:?}"), "[Permit::ALWAYS, Permit::by]");
+    }
 }

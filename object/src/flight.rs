@@ -84,3 +84,45 @@ pub(crate) async fn all<T>(futures: impl IntoIterator<Item = BoxFuture<'_, T>>) 
     }
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use core::task::Waker;
+
+    use super::*;
+
+    fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// Gives the number as soon as it may, and counts how often it was asked for.
+    fn when<'a>((may, asked): (&'a AtomicBool, &'a AtomicUsize), number: usize) -> BoxFuture<'a, usize> {
+        Box::pin(poll_fn(move |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            if may.load(Ordering::Relaxed) { Poll::Ready(number) } else { Poll::Pending }
+        }))
+    }
+
+    #[test]
+    fn the_oldest_is_waited_for_and_the_others_go_on() {
+        let (may, asked) = ([false, true, false].map(AtomicBool::new), [0; 3].map(AtomicUsize::new));
+        let counts = || asked.each_ref().map(|asked| asked.load(Ordering::Relaxed));
+        let mut flight = Flight::new();
+        may.iter().zip(&asked).zip(0..).for_each(|(one, number)| flight.push(when(one, number)));
+        assert_eq!((flight.len(), counts()), (3, [0, 0, 0]));
+        {
+            let mut next = pin!(flight.next());
+            assert_eq!((poll(next.as_mut()), counts()), (Poll::Pending, [1, 1, 1]));
+            may[0].store(true, Ordering::Relaxed);
+            assert_eq!((poll(next.as_mut()), counts()), (Poll::Ready(Some(0)), [2, 1, 2]));
+        }
+        assert_eq!(poll(pin!(flight.next())), Poll::Ready(Some(1)), "the last one is not waited for");
+        assert_eq!((poll(pin!(flight.beside(async { "other" }))), counts()), (Poll::Ready("other"), [2, 1, 4]));
+        assert_eq!(poll(pin!(flight.next())), Poll::Pending);
+        assert_eq!(flight.len(), 1);
+        may[2].store(true, Ordering::Relaxed);
+        assert_eq!(poll(pin!(flight.next())), Poll::Ready(Some(2)));
+        assert_eq!(poll(pin!(flight.next())), Poll::Ready(None));
+    }
+}

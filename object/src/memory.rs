@@ -730,3 +730,171 @@ impl ObjectContent for Pieces {
         self.1.take_if(|wanted| *wanted == key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::pin::pin;
+    use core::task::{Context, Poll, Waker};
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+
+    /// A body of pieces, the last one first. Its entity tag is `e`.
+    struct Given(Vec<Bytes>);
+
+    impl Body for Given {
+        fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+            Box::pin(async { Ok(self.0.pop()) })
+        }
+
+        fn digest(&mut self) -> BodyDigest {
+            BodyDigest { etag: "e".into(), attributes: Attributes::default() }
+        }
+    }
+
+    fn setup() -> Memory {
+        let memory = Memory::new(|| 5);
+        run(Buckets::create(&memory, "bucket", Attributes::default(), Versioning::Never)).unwrap();
+        memory
+    }
+
+    fn put(memory: &Memory, key: &str, attributes: Attributes, pieces: Vec<Bytes>) -> Result<u64, Error> {
+        let request = PutRequest { bucket: "bucket".into(), key: key.into(), attributes, ..PutRequest::default() };
+        run(memory.put(request, &mut Given(pieces))).map(|object| object.bytes)
+    }
+
+    /// Pieces of so many bytes in all. They share their memory, of which nothing is touched.
+    fn pieces(bytes: u64) -> Vec<Bytes> {
+        static PIECE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![0; 64 << 20]));
+        let len = PIECE.len() as u64;
+        (0..bytes.div_ceil(len)).map(|at| PIECE.slice(..len.min(bytes - at * len) as usize)).collect()
+    }
+
+    #[test]
+    fn names_attributes_and_bodies_have_bounds() {
+        let memory = setup();
+        let wrong = |outcome: Result<u64, Error>| matches!(outcome, Err(Error::BadRequest(_)));
+        for (len, is_wrong) in [(0, true), (1, false), (KEY_BYTES_MAX, false), (KEY_BYTES_MAX + 1, true)] {
+            assert_eq!(wrong(put(&memory, &"k".repeat(len), Attributes::default(), vec![])), is_wrong, "{len}");
+        }
+        for (len, is_wrong) in [(ATTRIBUTES_BYTES_MAX - 2, false), (ATTRIBUTES_BYTES_MAX - 1, true)] {
+            let attributes = Attributes(vec![("ab".into(), "v".repeat(len))]);
+            assert_eq!(wrong(put(&memory, "key", attributes, vec![])), is_wrong, "{len}");
+        }
+        for bytes in [0, 1, PART_BYTES_MAX] {
+            assert_eq!(put(&memory, "key", Attributes::default(), pieces(bytes)), Ok(bytes));
+        }
+        let longer = pieces(PART_BYTES_MAX + 1);
+        assert_eq!(put(&memory, "key", Attributes::default(), longer), Err(Error::TooLarge));
+    }
+
+    #[test]
+    fn reads_go_by_their_conditions() {
+        let memory = setup();
+        put(&memory, "key", Attributes::default(), vec![]).unwrap();
+        let list = |etag: &str| Some(vec!["other".to_owned(), etag.to_owned()]);
+        let read = |etag_is, etag_is_not| {
+            let condition = Condition { etag_is, etag_is_not, put_at_ms: None };
+            run(Objects::get(&memory, Target::current("bucket", "key"), None, &condition)).map(drop)
+        };
+        for (etag, is_there) in [("e", true), ("*", true), ("f", false)] {
+            assert_eq!(read(list(etag), None), if is_there { Ok(()) } else { Err(Error::ConditionFailed) }, "{etag}");
+            let known = read(None, list(etag));
+            assert_eq!(matches!(known, Err(Error::NotModified(_))), is_there, "{etag}");
+            assert_eq!(known.is_ok(), !is_there, "{etag}");
+            let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+            let condition = Condition { etag_is_not: list(etag), ..Condition::default() };
+            let written = run(memory.put(PutRequest { condition, ..request }, &mut Given(vec![])));
+            assert_eq!(written.is_ok(), !is_there, "{etag}");
+        }
+    }
+
+    #[test]
+    fn an_object_of_before_is_told_as_the_null_version() {
+        let memory = setup();
+        put(&memory, "key", Attributes::default(), vec![]).unwrap();
+        let target = Target::current("bucket", "key");
+        let told = || {
+            let head = run(memory.head(target)).unwrap();
+            let read = run(Objects::get(&memory, target, None, &Condition::default())).unwrap().object;
+            (head.version, read.version)
+        };
+        assert_eq!(told(), (None, None));
+        run(memory.set_state("bucket", Versioning::Enabled)).unwrap();
+        assert_eq!(told(), (Some(VersionId::Null), Some(VersionId::Null)));
+    }
+
+    #[test]
+    fn a_completion_names_parts_in_order_and_of_the_right_lengths() {
+        let memory = setup();
+        let begin = Uploads::begin(&memory, "bucket", "key", Attributes::default(), Lock::default(), None);
+        let upload = run(begin).unwrap();
+        // 5 TiB in the parts from 3 on, one byte more with the last one.
+        let lengths = [PART_BYTES_MIN - 1, PART_BYTES_MIN].into_iter();
+        let lengths = lengths.chain(core::iter::repeat_n(PART_BYTES_MAX, 1_024)).chain([1]);
+        for (number, bytes) in (1..).zip(lengths) {
+            let part = &mut Given(pieces(bytes));
+            run(memory.put_part("bucket", "key", &upload, number, &|_| Ok(None), part)).unwrap();
+        }
+        let complete = |numbers: &[u32]| {
+            let parts = numbers.iter().map(|number| (*number, "e".to_owned())).collect();
+            let completion = Completion { parts, ..Completion::default() };
+            run(memory.complete("bucket", "key", &upload, completion)).map(|object| object.bytes)
+        };
+        for numbers in [&[][..], &[2, 1], &[2, 2]] {
+            assert_eq!(complete(numbers), Err(Error::BadPartOrder), "{numbers:?}");
+        }
+        assert_eq!(complete(&[1, 2]), Err(Error::PartTooSmall(1)));
+        assert_eq!(complete(&[2, 1, 3]), Err(Error::BadPartOrder));
+        assert_eq!(complete(&[2, 9_999]), Err(Error::BadPart(9_999)));
+        assert_eq!(complete(&(3..=1_027).collect::<Vec<_>>()), Err(Error::TooLarge));
+        assert_eq!(complete(&(3..=1_026).collect::<Vec<_>>()), Ok(OBJECT_BYTES_MAX));
+        let upload =
+            run(Uploads::begin(&memory, "bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+        for (number, bytes) in [(1, PART_BYTES_MIN), (2, 1)] {
+            run(memory.put_part("bucket", "key", &upload, number, &|_| Ok(None), &mut Given(pieces(bytes)))).unwrap();
+        }
+        let parts = vec![(1, "e".to_owned()), (2, "e".to_owned())];
+        let done = run(memory.complete("bucket", "key", &upload, Completion { parts, ..Completion::default() }));
+        assert_eq!(done.unwrap().parts, [PART_BYTES_MIN, 1]);
+    }
+
+    #[test]
+    fn ranges_are_cut_out_of_the_pieces() {
+        let whole = b"abcdefghi";
+        let pieces = [&whole[..3], &whole[3..7], &whole[7..]].map(Bytes::from_static);
+        for first in 0..whole.len() {
+            for count in 0..=whole.len() - first {
+                let mut cut = Pieces::of(pieces.to_vec(), (first as u64, count as u64), None);
+                assert!(cut.0.iter().all(|piece| !piece.is_empty()), "{first} {count}");
+                let mut read = Vec::new();
+                while let Some(piece) = run(cut.next()).unwrap() {
+                    read.extend_from_slice(&piece);
+                }
+                assert_eq!(read, whole[first..first + count], "{first} {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encrypted_is_read_with_its_key_and_nothing_is_read_without() {
+        let key = |byte| DataKey::from_bytes([byte; 32]);
+        for (given, bytes, expected) in [
+            (None, 3, Err(Error::Damaged)),
+            (Some(2), 3, Err(Error::Damaged)),
+            (Some(1), 3, Ok(Some(3))),
+            (None, 0, Ok(None)),
+        ] {
+            let mut content = Pieces::of(vec![Bytes::from_static(b"abc")], (0, bytes), Some(key(1)));
+            given.into_iter().for_each(|given| content.decrypt_with(key(given)));
+            assert_eq!(run(content.next()).map(|piece| piece.map(|piece| piece.len())), expected, "{given:?} {bytes}");
+        }
+    }
+}

@@ -198,3 +198,33 @@ fn blocks_and_shards_of_a_part() {
     assert_eq!(named.blob(258, 3).as_bytes()[12..], [3, 0, 1, 2]);
     assert_eq!(content(1, 0).blocks(), 0);
 }
+
+#[test]
+fn a_version_tells_which_one_it_is() {
+    let version = VersionId::Named { sequence: 0x0304, drawn: 5 };
+    let kept = ObjectRecord { version, sequence: 0x0304, ..object() };
+    for record in [VersionRecord::Object(kept), VersionRecord::Marker(marker_record(version))] {
+        assert_eq!((record.version(), record.sequence()), (version, 0x0304));
+    }
+}
+
+#[test]
+fn more_drives_and_bytes_than_there_can_be_are_refused() {
+    let drives_of = |drives: usize, parity: u8| {
+        let form = [vec![parity, u8::try_from(drives).unwrap()], vec![7; 16 * drives]].concat();
+        take_spread(&mut Cursor(Bytes::from(form))).map(|spread| (spread.drives.len(), spread.parity))
+    };
+    for (drives, parity) in [(1, 0), (2, 1), (SHARDS_MAX, 0), (SHARDS_MAX, 31)] {
+        assert_eq!(drives_of(drives, parity), Ok((drives, parity)));
+    }
+    for (drives, parity) in [(0, 0), (1, 1), (2, 3), (SHARDS_MAX, 32), (SHARDS_MAX + 1, 0)] {
+        assert_eq!(drives_of(drives, parity), Err(Malformed), "{drives} drives, {parity} of parity");
+    }
+    let read = |bytes: u64| {
+        let (attributes, content) = (Attributes::default(), content(1, bytes));
+        let part = PartRecord { etag: "e".into(), modified_ms: 1, attributes, content };
+        PartRecord::decode(&Bytes::from(part.encode())).map(|part| part.content.bytes)
+    };
+    let longest = crate::api::PART_BYTES_MAX;
+    assert_eq!([longest - 1, longest, longest + 1].map(read), [Ok(longest - 1), Ok(longest), Err(Malformed)]);
+}

@@ -77,4 +77,19 @@ mod tests {
         assert_eq!(results, (0..20).collect::<Vec<_>>());
         assert_eq!(most.load(Ordering::Relaxed), 3);
     }
+
+    #[test]
+    fn whoever_waits_is_given_a_turn_only_when_something_has_ended() {
+        let polls = AtomicUsize::new(0);
+        let second_time: BoxFuture<'_, &str> = Box::pin(poll_fn(|_| match polls.fetch_add(1, Ordering::Relaxed) {
+            0 => Poll::Pending,
+            1 => Poll::Ready("done"),
+            _ => panic!("it is asked once each time"),
+        }));
+        let first_time: BoxFuture<'_, &str> = Box::pin(core::future::ready("at once"));
+        let mut all = pin!(all([second_time, first_time].into_iter(), 1));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!((all.as_mut().poll(&mut cx), polls.load(Ordering::Relaxed)), (Poll::Pending, 1));
+        assert_eq!(all.as_mut().poll(&mut cx), Poll::Ready(vec!["done", "at once"]));
+    }
 }

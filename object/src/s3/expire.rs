@@ -169,3 +169,22 @@ pub async fn expire_uploads(service: &Service, bucket: &str, rules: &Lifecycle, 
     }
     Ok(expired)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_replaced_meanwhile_counts_as_nothing_and_sums_are_of_each_kind() {
+        let mut expired = Expired::default();
+        let meanwhile = [Error::ConditionFailed, Error::NoSuchKey, Error::NoSuchUpload];
+        let failures = [Error::Unavailable, Error::NoSuchBucket, Error::Denied];
+        expired.note(&Ok(()));
+        for error in meanwhile.into_iter().chain(failures).chain([Error::Locked, Error::Locked]) {
+            expired.note(&Err(error));
+        }
+        assert_eq!(expired, Expired { ended: 1, locked: 2, failed: 3 });
+        let other = Expired { ended: 10, locked: 20, failed: 40 };
+        assert_eq!(expired.and(other), Expired { ended: 11, locked: 22, failed: 43 });
+    }
+}

@@ -25,11 +25,13 @@ use crate::api::{BoxFuture, Content, Error, PART_BYTES_MIN};
 use crate::memory::Memory;
 
 mod access;
+mod buckets;
 mod encryption;
 mod forms;
 mod lifecycle;
 mod locks;
 mod ownership;
+mod parts;
 mod replaced;
 mod sessions;
 mod subjects;

@@ -379,3 +379,52 @@ fn page(uploads: Vec<Upload>, prefix: &str, delimiter: &str, key_marker: &str, l
     }
     UploadPage { lines, next: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::s3::head::Method;
+
+    /// What is answered to a completion that names parts of these lengths, with these headers and attributes of the upload.
+    fn completed(bytes: &[u64], headers: &[(&str, &str)], chosen: &[(&str, &str)]) -> Result<Attributes, Code> {
+        let pairs = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+            all.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let head = RequestHead::new(Method::Post, "/bucket/key", pairs(headers)).expect("a head");
+        let part = |(number, bytes): (u32, &u64)| {
+            let (etag, attributes) = (format!("{number:032x}"), Attributes::default());
+            Part { number, bytes: *bytes, etag, modified_ms: 0, attributes, envelope: None }
+        };
+        let put: Vec<Part> = (1..).zip(bytes).map(part).collect();
+        let name = |part: &Part| CompletedPart { number: part.number, etag: part.etag.clone(), checksums: Vec::new() };
+        let named: Vec<CompletedPart> = put.iter().map(name).collect();
+        let (id, attributes) = (UploadId("u".into()), Attributes(pairs(chosen)));
+        let upload = Upload { id, key: "key".into(), begun_ms: 0, attributes, envelope: None };
+        attributes_of_parts(&head, &upload, &put, &named).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn parts_of_a_completion_are_neither_too_short_nor_too_long() {
+        let (least, most) = (PART_BYTES_MIN, OBJECT_BYTES_MAX);
+        for (bytes, expected) in [
+            (&[1][..], Ok(())),
+            (&[least, 1], Ok(())),
+            (&[least, least, 1], Ok(())),
+            (&[least - 1, least], Err(Code::EntityTooSmall)),
+            (&[least, least - 1, least], Err(Code::EntityTooSmall)),
+            (&[most - 1], Ok(())),
+            (&[most - least, least], Ok(())),
+            (&[most, 1], Err(Code::EntityTooLarge)),
+        ] {
+            assert_eq!(completed(bytes, &[], &[]).map(drop), expected, "{bytes:?}");
+        }
+        let promised = |bytes| completed(&[least, 2], &[("x-amz-mp-object-size", bytes)], &[]).map(drop);
+        assert_eq!((promised("5242882"), promised("5242881")), (Ok(()), Err(Code::InvalidRequest)));
+    }
+
+    #[test]
+    fn parts_without_the_checksum_of_the_upload_are_refused() {
+        assert_eq!(completed(&[1], &[], &[]), Ok(Attributes::default()));
+        assert_eq!(completed(&[1], &[], &[(CHECKSUM_ALGORITHM, "CRC32")]), Err(Code::InvalidRequest));
+    }
+}

@@ -35,3 +35,12 @@ fn two_halves_are_not_both_enough() {
         [1, 2, 2, 2, 3, 12]
     );
 }
+
+#[test]
+fn a_shard_of_another_length_is_none() {
+    let data = |len: usize| ShardReply::Data(Bytes::from(vec![7; len]));
+    assert_eq!(whole(data(3), 3), Some(Bytes::from_static(&[7; 3])));
+    for reply in [data(2), data(4), ShardReply::Missing, ShardReply::Damaged, ShardReply::Unavailable] {
+        assert_eq!(whole(reply.clone(), 3), None, "{reply:?}");
+    }
+}

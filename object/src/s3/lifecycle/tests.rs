@@ -166,3 +166,44 @@ fn what_is_not_current() {
     assert!(uploads.has_upload_ended("a", NOON, due) && !uploads.has_upload_ended("a", NOON, due - 1));
     assert!(!uploads.has_upload_ended("b", NOON, due) && uploads.is_about_uploads() && !days.is_about_uploads());
 }
+
+#[test]
+fn a_date_ends_what_the_rule_is_about() {
+    let rules = lifecycle("<Prefix>a</Prefix><Expiration><Date>2013-05-26T00:00:00Z</Date></Expiration>");
+    let due = NOON + DAY_MS + DAY_MS / 2;
+    for (key, now_ms, has_ended) in [("ab", due, true), ("ab", due - 1, false), ("b", due, false)] {
+        assert_eq!(rules.has_ended(&object(key, 1, ""), now_ms), has_ended, "{key} {now_ms}");
+        assert_eq!(rules.has_marker_ended(key, NOON, now_ms), has_ended, "{key} {now_ms}");
+    }
+    assert!(
+        !rules.has_noncurrent_ended(&object("ab", 1, ""), NOON, 0, due) && !rules.has_upload_ended("ab", NOON, due)
+    );
+}
+
+#[test]
+fn bounds_of_rules() {
+    let id = |chars: usize| format!("<ID>{}</ID><Prefix/>{DAYS}", "ä".repeat(chars));
+    let days = |days: u32| format!("<Prefix/><Expiration><Days>{days}</Days></Expiration>");
+    let newer = |newer: u32| {
+        let newer = format!("<NewerNoncurrentVersions>{newer}</NewerNoncurrentVersions>");
+        let days = "<NoncurrentDays>1</NoncurrentDays>";
+        format!("<Prefix/><NoncurrentVersionExpiration>{days}{newer}</NoncurrentVersionExpiration>")
+    };
+    let sizes = |greater: u64, less: u64| {
+        let greater = format!("<ObjectSizeGreaterThan>{greater}</ObjectSizeGreaterThan>");
+        format!("<Filter><And>{greater}<ObjectSizeLessThan>{less}</ObjectSizeLessThan></And></Filter>{DAYS}")
+    };
+    for inside in [id(255), days(1), days(DAYS_MAX), newer(1), newer(100), sizes(0, 1)] {
+        assert!(rule(&inside).is_ok(), "{inside}");
+    }
+    for inside in [id(256), days(0), days(DAYS_MAX + 1), newer(0), newer(101), sizes(1, 1), sizes(2, 1)] {
+        assert_eq!(rule(&inside), Err(Code::InvalidArgument), "{inside}");
+    }
+    let beside = "<And><Prefix>p</Prefix></And>";
+    for filter in [format!("{beside}<Prefix>q</Prefix>"), beside.repeat(2)] {
+        assert_eq!(rule(&format!("<Filter>{filter}</Filter>{DAYS}")), Err(Code::MalformedXML), "{filter}");
+    }
+    let markers = "<Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>";
+    let tagged = format!("<Filter><Tag><Key>k</Key><Value>v</Value></Tag></Filter>{markers}");
+    assert_eq!(rule(&tagged), Err(Code::InvalidRequest), "a mark of a deletion has no tags");
+}

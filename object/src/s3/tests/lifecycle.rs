@@ -1,6 +1,11 @@
 //! Lifecycle of objects: the configuration as clients see it, and rounds over the objects in memory.
 
+use core::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
 use super::*;
+use crate::api::{Edit, Object, Permit, Service, Target, Versioning, Versions, VersionsPage, VersionsRequest};
+use crate::lock::{Bypass, LockChange};
 use crate::s3::expire::{Expired, Round, expire_uploads};
 use crate::s3::lifecycle::{DAY_MS, Day, Lifecycle};
 
@@ -135,4 +140,109 @@ fn uploads_that_nobody_completes_are_given_up() {
     assert_eq!(round(&server, 1), ended(0));
     assert_eq!(round(&server, 2), ended(1));
     assert_eq!(names(&server.ask("GET", "/bucket?uploads", &[], b"").xml()), ["b"]);
+}
+
+const ENABLED: &[u8] = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+
+fn noncurrent(newer: u32) -> String {
+    let newer = format!("<NewerNoncurrentVersions>{newer}</NewerNoncurrentVersions>");
+    let days = "<NoncurrentDays>1</NoncurrentDays>";
+    format!("<Prefix/><NoncurrentVersionExpiration>{days}{newer}</NoncurrentVersionExpiration>")
+}
+
+#[test]
+fn versions_of_a_key_are_counted_over_pages_and_for_each_key_alone() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/bucket?versioning", &[], ENABLED).status, 200);
+    // The first page ends behind the first 50 versions of `a`.
+    (0..950).for_each(|number| drop(server.put(&format!("/bucket/0/{number}"), b"x")));
+    for (key, count) in [("a", 153), ("b", 2)] {
+        (0..count).for_each(|_| drop(server.put(&format!("/bucket/{key}"), b"x")));
+    }
+    set(&server, &noncurrent(100));
+    assert_eq!(round(&server, 1), ended(52));
+    assert_eq!(round(&server, 1), ended(0));
+    let left = names(&server.ask("GET", "/bucket?versions&key-marker=0/999", &[], b"").xml());
+    assert_eq!(["a", "b"].map(|key| left.iter().filter(|name| *name == key).count()), [101, 2]);
+}
+
+#[test]
+fn a_mark_of_a_deletion_that_is_not_current_is_one_of_the_newer_versions() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/bucket?versioning", &[], ENABLED).status, 200);
+    server.put("/bucket/key", b"one");
+    assert_eq!(server.ask("DELETE", "/bucket/key", &[], b"").status, 204);
+    server.put("/bucket/key", b"two");
+    set(&server, &noncurrent(2));
+    assert_eq!(round(&server, 1), ended(0));
+    set(&server, &noncurrent(1));
+    assert_eq!(round(&server, 1), ended(1));
+    assert_eq!(names(&server.ask("GET", "/bucket?versions", &[], b"").xml()), ["key"]);
+    // A mark under which nothing is left ends also where another key follows.
+    assert_eq!(server.ask("DELETE", "/bucket/gone", &[], b"").status, 204);
+    set(&server, "<Prefix/><Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>");
+    assert_eq!(round(&server, 0), ended(1));
+}
+
+/// The versions in memory, where something happens just after they were listed for the first time.
+struct Watched {
+    versions: Arc<dyn Versions>,
+    then: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Versions for Watched {
+    fn state<'a>(&'a self, bucket: &'a str) -> BoxFuture<'a, Result<Versioning, Error>> {
+        self.versions.state(bucket)
+    }
+
+    fn set_state<'a>(&'a self, bucket: &'a str, state: Versioning) -> BoxFuture<'a, Result<(), Error>> {
+        self.versions.set_state(bucket, state)
+    }
+
+    fn list<'a>(&'a self, bucket: &'a str, request: &'a VersionsRequest) -> BoxFuture<'a, Result<VersionsPage, Error>> {
+        Box::pin(async move {
+            let page = self.versions.list(bucket, request).await;
+            let then = self.then.lock().unwrap_or_else(PoisonError::into_inner).take();
+            then.into_iter().for_each(|then| then());
+            page
+        })
+    }
+
+    fn edit<'a>(&'a self, target: Target<'a>, edit: Edit<'a>) -> BoxFuture<'a, Result<Object, Error>> {
+        self.versions.edit(target, edit)
+    }
+
+    fn relock<'a>(
+        &'a self,
+        target: Target<'a>,
+        change: LockChange,
+        bypass: Bypass,
+        permit: Permit<'a>,
+    ) -> BoxFuture<'a, Result<Object, Error>> {
+        self.versions.relock(target, change, bypass, permit)
+    }
+}
+
+#[test]
+fn an_object_that_is_replaced_while_it_ends_stays() {
+    for (later_ms, body, is_left) in [(0, None, false), (1, Some(&b"old"[..]), true), (0, Some(b"new"), true)] {
+        let clock = Arc::new(AtomicU64::new(NOW));
+        let time = Arc::clone(&clock);
+        let memory = Memory::new(move || time.load(Ordering::Relaxed));
+        let server = Server::over(&memory);
+        server.put("/bucket/key", b"old");
+        set(&server, "<Prefix/><Expiration><Days>1</Days></Expiration>");
+        let again = server.by(Some("key"));
+        let then = move || {
+            clock.fetch_add(later_ms, Ordering::Relaxed);
+            body.into_iter().for_each(|body| drop(again.put("/bucket/key", body)));
+        };
+        let watched = Watched { versions: memory.service().versions, then: Mutex::new(Some(Box::new(then))) };
+        let service = Service { versions: Arc::new(watched), ..memory.service() };
+        let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
+        let expired = round(&Server(service, Some("key"), None), 2);
+        assert_eq!(expired, ended(u64::from(!is_left)), "{later_ms} {body:?}");
+        let read = server.ask("GET", "/bucket/key", &[], b"");
+        assert_eq!((read.status == 200, read.body.as_slice()), (is_left, body.unwrap_or(&read.body)));
+    }
 }

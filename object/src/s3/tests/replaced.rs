@@ -201,3 +201,14 @@ fn an_object_is_looked_at_before_a_put_only_where_a_policy_asks_for_its_tags() {
         assert_eq!((reply.status, looked.load(Ordering::Relaxed)), (200, is_looked_at), "{statement}");
     }
 }
+
+#[test]
+fn a_part_is_of_the_object_that_is_there_when_it_is_read() {
+    let memory = Memory::new(|| NOW);
+    let plain = Server::over(&memory);
+    plain.put("/bucket/key", b"old");
+    let again = plain.by(Some("key"));
+    let then: Then = Box::new(move || drop(again.put("/bucket/key", b"longer")));
+    let part = watched(&memory, Some("key"), Some(then), None).ask("GET", "/bucket/key?partNumber=1", &[], b"");
+    assert_eq!((part.body.as_slice(), part.header("content-range")), (&b"longer"[..], Some("bytes 0-5/6")));
+}
