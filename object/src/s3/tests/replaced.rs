@@ -18,8 +18,18 @@ type Asked<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8]);
 struct Watched {
     objects: Arc<dyn Objects>,
     then: Mutex<Option<Then>>,
-    /// How long objects that are opened say they are, instead of what they are.
-    bytes: Option<u64>,
+    opens: Opens,
+}
+
+/// What becomes of an object that is opened.
+#[derive(Clone)]
+enum Opens {
+    /// It is as it was put.
+    AsItIs,
+    /// It says that it has so many bytes.
+    WithBytes(u64),
+    /// It cannot be opened.
+    Not(Error),
 }
 
 impl Objects for Watched {
@@ -34,8 +44,13 @@ impl Objects for Watched {
         condition: &'a Condition,
     ) -> BoxFuture<'a, Result<Opened, Error>> {
         Box::pin(async move {
+            if let Opens::Not(error) = &self.opens {
+                return Err(error.clone());
+            }
             let mut opened = self.objects.get(target, range, condition).await?;
-            opened.range.1 = self.bytes.unwrap_or(opened.range.1);
+            if let Opens::WithBytes(bytes) = self.opens {
+                opened.range.1 = bytes;
+            }
             Ok(opened)
         })
     }
@@ -86,12 +101,12 @@ fn asked(
     let again = ann.by(Some("ann"));
     let shut = move || assert_eq!(again.ask("PUT", "/anns/key", &SHUT, b"shut").status, 200);
     let then: Option<Then> = if is_replaced { Some(Box::new(shut)) } else { None };
-    (watched(&memory, user, then, None).ask(method, target, headers, body), ann)
+    (watched(&memory, user, then, Opens::AsItIs).ask(method, target, headers, body), ann)
 }
 
-/// The service over what is in memory, where this happens as soon as an object was looked at; so many bytes long say those that are opened.
-fn watched(memory: &Memory, user: Option<&'static str>, then: Option<Then>, bytes: Option<u64>) -> Server {
-    let objects = Arc::new(Watched { objects: memory.service().objects, then: Mutex::new(then), bytes });
+/// The service over what is in memory, where this happens as soon as an object was looked at, and that becomes of those that are opened.
+fn watched(memory: &Memory, user: Option<&'static str>, then: Option<Then>, opens: Opens) -> Server {
+    let objects = Arc::new(Watched { objects: memory.service().objects, then: Mutex::new(then), opens });
     let service = Service { objects, ..memory.service() };
     let service = S3Service::new(service, Arc::new(Users), Arc::new(Keys::default()), S3Settings::default());
     Server(service, user, None)
@@ -168,7 +183,8 @@ fn a_source_of_a_copy_has_5_gib_at_most() {
         let memory = Memory::new(|| NOW);
         Server::over(&memory).put("/bucket/key", b"x");
         let copied = [("x-amz-copy-source", "/bucket/key")];
-        let outcome = watched(&memory, Some("key"), None, Some(bytes)).outcome("PUT", "/bucket/to", &copied, b"");
+        let outcome =
+            watched(&memory, Some("key"), None, Opens::WithBytes(bytes)).outcome("PUT", "/bucket/to", &copied, b"");
         assert_eq!(outcome, code(expected.0, expected.1), "{bytes}");
     }
 }
@@ -192,7 +208,8 @@ fn an_object_is_looked_at_before_a_put_only_where_a_policy_asks_for_its_tags() {
         assert_eq!(ann.outcome("PUT", "/anns?policy", &[], policy.as_bytes()), code(204, ""));
         let looked = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&looked);
-        let server = watched(&memory, Some("bob"), Some(Box::new(move || seen.store(true, Ordering::Relaxed))), None);
+        let server =
+            watched(&memory, Some("bob"), Some(Box::new(move || seen.store(true, Ordering::Relaxed))), Opens::AsItIs);
         let reply = if is_session {
             session.ask_with(&server, NOW, ("PUT", "/anns/key", &headers), b"x")
         } else {
@@ -209,6 +226,17 @@ fn a_part_is_of_the_object_that_is_there_when_it_is_read() {
     plain.put("/bucket/key", b"old");
     let again = plain.by(Some("key"));
     let then: Then = Box::new(move || drop(again.put("/bucket/key", b"longer")));
-    let part = watched(&memory, Some("key"), Some(then), None).ask("GET", "/bucket/key?partNumber=1", &[], b"");
+    let part =
+        watched(&memory, Some("key"), Some(then), Opens::AsItIs).ask("GET", "/bucket/key?partNumber=1", &[], b"");
     assert_eq!((part.body.as_slice(), part.header("content-range")), (&b"longer"[..], Some("bytes 0-5/6")));
+}
+
+#[test]
+fn a_part_that_cannot_be_opened_is_refused_as_the_whole_object_is() {
+    let memory = Memory::new(|| NOW);
+    Server::over(&memory).put("/bucket/key", b"old");
+    let server = watched(&memory, Some("key"), None, Opens::Not(Error::Damaged));
+    for target in ["/bucket/key", "/bucket/key?partNumber=1"] {
+        assert_eq!(server.outcome("GET", target, &[], b""), code(500, "InternalError"), "{target}");
+    }
 }
