@@ -307,6 +307,7 @@ mod tests {
         assert_eq!(upload_id(&object(a, &id)), None);
         assert_eq!(part_number(&part(a, &id, 9)), Some(9));
         assert_eq!(part_number(&upload(a, &id)), None);
+        assert_eq!(part_number(&object(a, b"of twenty characters")), None);
         assert_eq!((part_upload(&part(a, &id, 9)), part_upload(&upload(a, &id))), (Some(id), None));
         assert_eq!(bucket(&seal(b)), Some(b));
     }

@@ -449,3 +449,59 @@ impl<C: Cluster> ObjectService<C> {
         (is_known && !is_empty).then_some(named)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> ShardOwner {
+        let key = KeyBeginning::Whole(b"key".to_vec());
+        ShardOwner { bucket: BucketId([1; 16]), part: PartId([2; 12]), shard: 3, upload: None, key }
+    }
+
+    fn listed(number: u64, stamp: u64) -> ListedShard {
+        let mut blob = [0; 16];
+        blob[..8].copy_from_slice(&number.to_be_bytes());
+        ListedShard { blob: BlobId::from_bytes(blob), stamp, header: None }
+    }
+
+    #[test]
+    fn a_candidate_waits_since_it_was_found_so_and_with_that_stamp() {
+        let mut collector = Collector::new(DriveId::from_bytes([1; 16]), CollectorConfig::default());
+        let at = |seconds| Instant::default() + Duration::from_secs(seconds);
+        let steps = [
+            (1, Named::No, 1, 1),
+            (1, Named::No, 2, 1),
+            (7, Named::No, 3, 3),
+            (7, Named::No, 4, 3),
+            (7, Named::Elsewhere, 5, 5),
+            (7, Named::Elsewhere, 6, 5),
+            (8, Named::Elsewhere, 7, 7),
+            (8, Named::No, 8, 8),
+        ];
+        for (stamp, named, now, since) in steps {
+            collector.note(&listed(1, stamp), owner(), named, at(now));
+            let candidate = &collector.candidates[&listed(1, stamp).blob];
+            let expected = (at(since), stamp, named == Named::Elsewhere);
+            assert_eq!((candidate.since, candidate.stamp, candidate.is_moved), expected, "{now}");
+        }
+        collector.note(&listed(1, 8), owner(), Named::Here, at(9));
+        assert_eq!(collector.candidates(), 0);
+    }
+
+    #[test]
+    fn so_many_blobs_are_candidates_and_not_more() {
+        let mut collector = Collector::new(DriveId::from_bytes([1; 16]), CollectorConfig::default());
+        let max = CANDIDATES_MAX as u64;
+        for number in 0..=max {
+            collector.note(&listed(number, 1), owner(), Named::No, Instant::default());
+        }
+        assert_eq!(collector.candidates(), CANDIDATES_MAX);
+        // Those that are candidates are still noted.
+        collector.note(&listed(0, 2), owner(), Named::No, Instant::default());
+        assert_eq!(collector.candidates[&listed(0, 2).blob].stamp, 2);
+        collector.note(&listed(0, 2), owner(), Named::Here, Instant::default());
+        collector.note(&listed(max, 1), owner(), Named::No, Instant::default());
+        assert!(collector.candidates.contains_key(&listed(max, 1).blob));
+    }
+}

@@ -28,6 +28,7 @@ use crate::service::heal::Healed;
 
 mod encryption;
 mod healing;
+mod limits;
 mod locks;
 mod permits;
 mod quota;
@@ -54,6 +55,8 @@ async fn turn() {
 #[derive(Default)]
 struct World {
     drawn: u64,
+    /// What the clock says, if it does not go on by itself.
+    clock_ms: Option<u64>,
     now: Instant,
     drives: BTreeMap<DriveId, BTreeMap<BlobId, Bytes>>,
     /// Stamps and headers of the shards.
@@ -63,6 +66,14 @@ struct World {
     /// The index does not answer.
     is_index_away: bool,
     down: BTreeSet<DriveId>,
+    /// Drives without room.
+    full: BTreeSet<DriveId>,
+    /// Where the shards of every part should lie, if that is not where they lie.
+    goal: Option<Spread>,
+    /// Requests to the index.
+    asked: u64,
+    /// Requests to drives that are under way, and the most that were at a time.
+    under_way: (u32, u32),
     /// Drives that are given up or being emptied: nothing new is put on them.
     leaving: BTreeSet<DriveId>,
     /// Shards that were read.
@@ -112,7 +123,8 @@ impl Cluster for Memory {
         world.drawn += 1;
         let mut drawn = [0; 16];
         drawn[..8].copy_from_slice(&world.drawn.to_be_bytes());
-        Moment { now_ms: world.drawn, at: world.now, drawn, bucket: BucketId(drawn) }
+        let now_ms = world.clock_ms.unwrap_or(world.drawn);
+        Moment { now_ms, at: world.now, drawn, bucket: BucketId(drawn) }
     }
 
     fn spread(&self, _part: PartId, placing: Placing<'_>) -> Option<Placed> {
@@ -127,7 +139,7 @@ impl Cluster for Memory {
             }
         };
         free.retain(|drive| !now.drives.contains(drive));
-        let mut next = now.clone();
+        let mut next = world.goal.as_ref().unwrap_or(now).clone();
         for drive in next.drives.iter_mut().filter(|drive| world.leaving.contains(drive)) {
             *drive = free.pop().unwrap_or(*drive);
         }
@@ -140,13 +152,20 @@ impl Cluster for Memory {
     fn shard(&self, drive: DriveId, request: ShardRequest) -> BoxFuture<'static, ShardReply> {
         let memory = self.clone();
         Box::pin(async move {
+            {
+                let (now, most) = &mut memory.world().under_way;
+                *now += 1;
+                *most = (*most).max(*now);
+            }
             turn().await;
             let world = &mut *memory.world();
+            world.under_way.0 -= 1;
             if world.down.contains(&drive) {
                 return ShardReply::Unavailable;
             }
             let blobs = world.drives.get_mut(&drive).unwrap();
             match request {
+                ShardRequest::Put { .. } if world.full.contains(&drive) => ShardReply::Full,
                 ShardRequest::Put { blob, stamp, data, header, is_repair } => {
                     assert!(header.len() <= 512);
                     world.heads.insert((drive, blob), (stamp, header));
@@ -175,6 +194,7 @@ impl Cluster for Memory {
         Box::pin(async move {
             turn().await;
             let world = &mut *memory.world();
+            world.asked += 1;
             // A request that has waited for long is not executed.
             if world.is_index_away || world.now > called + Duration::from_secs(20) {
                 return Reply::Unavailable;
@@ -624,6 +644,7 @@ fn an_upload_becomes_an_object_in_one_step() {
     let complete = |parts| run(service.complete("bucket", "key", &upload, completion(parts)));
     assert_eq!(complete(vec![]), Err(Error::BadPartOrder));
     assert_eq!(complete(vec![three.clone(), one.clone()]), Err(Error::BadPartOrder));
+    assert_eq!(complete(vec![one.clone(), one.clone()]), Err(Error::BadPartOrder));
     assert_eq!(complete(vec![(1, "x".into())]), Err(Error::BadPart(1)));
     assert_eq!(complete(vec![(7, "x".into())]), Err(Error::BadPart(7)));
     assert_eq!(complete(vec![unused, three.clone()]), Err(Error::PartTooSmall(2)));

@@ -169,5 +169,11 @@ mod tests {
         }
         assert_eq!(buckets.0.lock().unwrap().len(), KNOWN_MAX);
         assert_eq!((buckets.get(BucketId([0; 16])), buckets.get(BucketId([9; 16]))), (None, None));
+        // One that is known takes no other one's place.
+        let last = *buckets.0.lock().unwrap().last_key_value().unwrap().0;
+        let newer = Known { state: Versioning::Locked, ..known };
+        buckets.set(last, newer);
+        assert_eq!(buckets.get(last), Some(newer));
+        assert_eq!(buckets.0.lock().unwrap().len(), KNOWN_MAX);
     }
 }

@@ -72,3 +72,29 @@ fn any_bytes_are_refused_or_read() {
         Ok(())
     });
 }
+
+#[test]
+fn extents_lie_at_their_numbers_and_batches_in_whole_blocks() {
+    let places = [
+        (Place::Head, 0),
+        (Place::Extent(Area::First, 0), 1),
+        (Place::Extent(Area::First, 7), 8),
+        (Place::Extent(Area::Second, 0), 1 + (1 << 20)),
+        (Place::Extent(Area::Second, 7), 8 + (1 << 20)),
+    ];
+    for (place, number) in places {
+        assert_eq!(place.extent(), number, "{place:?}");
+    }
+    let lengths =
+        changes().iter().map(|logged| logged_bytes(&logged.change.key, logged.change.value.as_ref())).collect();
+    assert_eq!((lengths, BATCH_HEAD + BATCH_BYTES_MAX), (vec![18, 13], EXTENT_BYTES));
+    let stream = StreamId([1; 16]);
+    for len in [0, BLOCK - BATCH_HEAD - 16, BLOCK - BATCH_HEAD - 15, 3 * BLOCK, VALUE_BYTES_MAX] {
+        let change = Change { key: b"k".to_vec(), value: Some(Bytes::from(vec![7; len])) };
+        let logged = vec![Logged { change, version: 1 }];
+        let batch = encode_batch(stream, 0, &logged);
+        assert_eq!(batch.len(), (BATCH_HEAD + 16 + len).div_ceil(BLOCK) * BLOCK);
+        let behind = Bytes::from([&batch[..], &[9; BLOCK]].concat());
+        assert_eq!(decode_batch(&behind, stream, 0), Ok(Some((logged, batch.len()))));
+    }
+}

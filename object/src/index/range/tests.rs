@@ -88,7 +88,10 @@ fn a_commit_is_found_again_by_the_next_owner() {
     assert_eq!(reply, Reply::Committed { version: 2, before: vec![Some(entry)] });
     let reply = ask(&mut next, &mut extents, commit(vec![Check::Version(b"a".to_vec(), 1)], vec![put(b"a", b"3")]));
     assert_eq!(reply, Reply::Refused(0));
-    assert_eq!(next.len(), 1);
+    assert_eq!((next.len(), next.is_empty()), (1, false));
+    let reply = ask(&mut next, &mut extents, commit(vec![], vec![put(b"a", b"4")]));
+    assert!(matches!(reply, Reply::Committed { version: 3, .. }));
+    assert_eq!((next.len(), next.stream_bytes()), (2, 3 * BLOCK as u64));
 }
 
 #[test]
@@ -110,6 +113,18 @@ fn checks_see_earlier_commits_of_the_same_batch() {
     assert_eq!(replies[&Token(3)], Reply::Refused(0));
     assert!(matches!(replies[&Token(5)], Reply::Committed { .. }));
     assert!(extents.0[&Place::Extent(Area::First, 0).extent()][2 * BLOCK..].iter().all(|byte| *byte == 0), "one batch");
+}
+
+#[test]
+fn a_span_that_ends_before_it_begins_is_empty() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![put(b"b", b"1")]));
+    for (from, to, is_empty) in [(b"c", b"a", true), (b"b", b"b", true), (b"a", b"c", false), (b"b", b"c", false)] {
+        let reply =
+            ask(&mut range, &mut extents, commit(vec![Check::Empty(from.to_vec(), to.to_vec())], vec![put(b"z", b"")]));
+        assert_eq!(matches!(reply, Reply::Committed { .. }), is_empty, "{reply:?}");
+    }
 }
 
 const BUCKET: BucketId = BucketId([7; 16]);
@@ -180,6 +195,22 @@ fn a_bucket_has_room_for_what_is_below_its_limit_with_all_commits_of_the_batch()
 }
 
 #[test]
+fn what_a_commit_of_the_same_batch_frees_is_room() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![object("a", 60)]));
+    let room = || vec![Check::Room(BUCKET, 100)];
+    range.handle_request(Token(0), commit(vec![], vec![put(b"z", b"0")]));
+    range.handle_request(Token(1), commit(vec![], vec![object("a", 10)]));
+    range.handle_request(Token(2), commit(room(), vec![object("b", 91)]));
+    range.handle_request(Token(3), commit(room(), vec![object("b", 90)]));
+    let replies: BTreeMap<Token, Reply> = settle(&mut range, &mut extents).into_iter().collect();
+    assert_eq!(replies[&Token(2)], Reply::Refused(0));
+    assert!(matches!(replies[&Token(3)], Reply::Committed { .. }));
+    assert_eq!(usage(&mut range, &mut extents), (2, 100));
+}
+
+#[test]
 fn no_reply_leaves_before_its_batch_is_durable_and_no_read_before_a_later_confirmation() {
     let mut extents = Extents::default();
     let mut range = Range::open(small(), 1);
@@ -207,6 +238,11 @@ fn no_reply_leaves_before_its_batch_is_durable_and_no_read_before_a_later_confir
     assert_eq!(range.poll_reply(), Some((Token(4), Reply::Unavailable)));
 }
 
+/// What all entries of a range take in a log.
+fn logged(range: &Range) -> u64 {
+    range.map.iter().map(|(key, entry)| logged_bytes(key, Some(&entry.value)) as u64).sum()
+}
+
 #[test]
 fn a_long_stream_is_written_anew_and_its_extents_go() {
     let mut extents = Extents::default();
@@ -219,10 +255,137 @@ fn a_long_stream_is_written_anew_and_its_extents_go() {
     }
     assert!(range.stream_bytes() < 200 << 10, "{}", range.stream_bytes());
     assert!(extents.0.len() <= 3, "the head, and an extent of each area at most");
+    assert_eq!(range.live_bytes, logged(&range));
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!((next.stream_bytes(), next.live_bytes), (range.stream_bytes(), range.live_bytes));
+    assert_eq!(next.map, range.map);
+    assert_eq!(next.version, range.version);
+}
+
+#[test]
+fn a_stream_is_written_anew_when_it_is_four_times_what_it_holds() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    // Ten keys of two blocks each: the stream is long enough from the eighth commit on, and holds all that it has until the tenth.
+    for commits in 1_u8..=21 {
+        ask(&mut range, &mut extents, commit(vec![], vec![put(&[commits % 10], &[7; BLOCK])]));
+        if commits <= 20 {
+            assert_eq!(range.stream_bytes(), u64::from(commits) * 2 * BLOCK as u64);
+        }
+        assert_eq!(range.stream.area, if commits <= 20 { Area::First } else { Area::Second }, "{commits}");
+    }
+    assert!(range.stream_bytes() < 4 * range.live_bytes, "it is short again");
     let mut next = Range::open(small(), 2);
     settle(&mut next, &mut extents);
     assert_eq!(next.map, range.map);
-    assert_eq!(next.version, range.version);
+}
+
+#[test]
+fn a_step_of_a_rewrite_has_as_many_keys_as_fit() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    // Two of these entries take as much as a step; one is longer than a step by itself.
+    let lens = [495, 495, 495, 495, 5_000, 495, 494, 495];
+    let changes = (0..).zip(lens).map(|(number, len)| put(&[b'k', number], &vec![7; len])).collect();
+    ask(&mut range, &mut extents, commit(vec![], changes));
+    range.stream.bytes = u64::MAX;
+    range.begin_rewrite();
+    let (stream, mut steps) = (range.rewrite.as_ref().expect("it has begun").stream.id, Vec::new());
+    assert!(stream != range.stream.id);
+    while let Some(step) = range.step_rewrite() {
+        let Some(Io::Write { place: Place::Extent(Area::Second, 0), data, .. }) = step else { panic!("{step:?}") };
+        let (changes, _) = decode_batch(&data, stream, steps.len() as u64).unwrap().expect("the next batch");
+        steps.push(changes.len());
+    }
+    assert_eq!(steps, [2, 2, 1, 2, 1]);
+    assert!(range.rewrite.is_some_and(|rewrite| rewrite.is_whole));
+}
+
+#[test]
+fn streams_never_have_the_same_name() {
+    let mut ranges = [1, 2].map(|seed| Range::open(small(), seed));
+    let names: Vec<StreamId> = ranges.iter_mut().flat_map(|range| [range.draw(), range.draw(), range.draw()]).collect();
+    for (number, name) in names.iter().enumerate() {
+        assert!(!names[..number].contains(name), "{number}");
+    }
+}
+
+#[test]
+fn what_a_dead_owner_has_left_in_the_other_area_is_cleared_from_its_end() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![put(b"a", b"1")]));
+    for extent in 0..3 {
+        extents.0.insert(Place::Extent(Area::Second, extent).extent(), vec![9; EXTENT_BYTES]);
+    }
+    let mut next = Range::open(small(), 2);
+    let mut told = Vec::new();
+    while let Some((id, io)) = next.poll_io() {
+        assert!(told.len() < 20, "{told:?}");
+        match &io {
+            Io::Read { place: Place::Extent(Area::Second, extent), len: BLOCK } => told.push(('r', *extent)),
+            Io::Clear(Place::Extent(Area::Second, extent)) => told.push(('c', *extent)),
+            _ => assert!(matches!(io, Io::Read { place: Place::Head | Place::Extent(Area::First, _), .. }), "{io:?}"),
+        }
+        let bytes = extents.execute(&io);
+        next.handle_io(id, Ok(bytes));
+    }
+    assert_eq!(told, [('r', 0), ('r', 1), ('r', 2), ('r', 3), ('c', 2), ('c', 1), ('c', 0)]);
+    assert_eq!((extents.0.len(), next.len()), (2, 1), "the head and the stream");
+}
+
+#[test]
+fn batches_fill_extents_to_their_end() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![put(b"a", b"1")]));
+    // Two values whose batch has exactly the bytes that are left of the extent, and further ones that share batches.
+    let half = crate::index::request::VALUE_BYTES_MAX;
+    let full = |bytes: usize| {
+        let rest = bytes - 2 * logged_bytes(b"x", Some(&Bytes::new())) - half;
+        commit(vec![], vec![put(b"b", &vec![1; half]), put(b"c", &vec![2; rest])])
+    };
+    ask(&mut range, &mut extents, full(half + (half >> 1)));
+    let left = EXTENT_BYTES - range.stream.offset;
+    ask(&mut range, &mut extents, commit(vec![], vec![put(b"d", &vec![3; left - BATCH_HEAD - 16])]));
+    assert_eq!((range.stream.extent, range.stream.offset, extents.0.len()), (0, EXTENT_BYTES, 2));
+    let few = BATCH_BYTES_MAX - 2 * half;
+    for (more, batches) in [(0, 1), (1, 2)] {
+        let before = range.stream.sequence;
+        range.handle_request(Token(0), commit(vec![], vec![put(b"a", b"2")]));
+        range.handle_request(Token(1), full(2 * half));
+        range.handle_request(Token(2), commit(vec![], vec![put(b"e", &vec![4; few + more - 16])]));
+        let replies = settle(&mut range, &mut extents);
+        assert!(replies.iter().all(|(_, reply)| matches!(reply, Reply::Committed { .. })) && replies.len() == 3);
+        assert_eq!(range.stream.sequence - before, 1 + batches, "{more}");
+    }
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!((next.map, next.stream.sequence), (range.map.clone(), range.stream.sequence));
+    assert_eq!((next.stream.extent, next.stream.offset), (range.stream.extent, range.stream.offset));
+    assert_eq!((next.stream.bytes, next.version), (range.stream.bytes, range.version));
+}
+
+#[test]
+fn a_stream_ends_with_its_area() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![put(b"a", b"1")]));
+    (range.stream.extent, range.stream.offset) = (AREA_EXTENTS_MAX - 1, EXTENT_BYTES - BLOCK);
+    let sequence = range.stream.sequence;
+    let reply = ask(&mut range, &mut extents, commit(vec![], vec![put(b"b", b"2")]));
+    assert!(matches!(reply, Reply::Committed { .. }), "the last block of the last extent");
+    let mut extent = extents.0[&Place::Extent(Area::First, AREA_EXTENTS_MAX - 1).extent()].clone();
+    extent.rotate_left(EXTENT_BYTES - BLOCK);
+    // Nothing is looked for behind the last extent.
+    range.stream.sequence = sequence;
+    assert_eq!(range.replay(&Bytes::from(extent)), Ok(false));
+    range.stream.offset = EXTENT_BYTES;
+    let reply = ask(&mut range, &mut extents, commit(vec![], vec![put(b"c", b"3")]));
+    assert_eq!(reply, Reply::Unavailable);
+    assert!(range.is_closed());
 }
 
 #[test]
@@ -275,6 +438,44 @@ fn pages_fold_common_beginnings_and_go_on_where_they_ended() {
 }
 
 #[test]
+fn a_beginning_may_end_with_the_greatest_byte() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    let keys: [&[u8]; 4] = [b"a", b"a\xff1", b"a\xff2", b"b"];
+    ask(&mut range, &mut extents, commit(vec![], keys.iter().map(|key| put(key, b"v")).collect()));
+    let scan = Scan { from: vec![], to: vec![0xff], fold: vec![0xff], fold_after: 0, lines_max: 9 };
+    let Reply::Page { lines, next } = ask(&mut range, &mut extents, Request::Scan(scan)) else { panic!() };
+    let told: Vec<(&[u8], bool)> = lines
+        .iter()
+        .map(|line| match line {
+            Line::Entry(key, _) => (&key[..], false),
+            Line::Folded(key) => (&key[..], true),
+        })
+        .collect();
+    assert_eq!((told, next), (vec![(&b"a"[..], false), (b"a\xff", true), (b"b", false)], None));
+}
+
+#[test]
+fn a_page_is_full_at_its_last_byte() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    let half = crate::index::request::VALUE_BYTES_MAX;
+    for (key, value) in [(b"aa", half), (b"bb", half)] {
+        ask(&mut range, &mut extents, commit(vec![], vec![put(key, &vec![7; value])]));
+    }
+    // Every line counts its key, its value and 64 bytes.
+    let left = crate::index::request::PAGE_BYTES_MAX - 2 * (half + 2 + 64);
+    for (more, lines) in [(0, 3), (1, 2)] {
+        ask(&mut range, &mut extents, commit(vec![], vec![put(b"cc", &vec![7; left - 2 - 64 + more])]));
+        let told = match ask(&mut range, &mut extents, Request::Spans(vec![(b"a".to_vec(), b"d".to_vec())])) {
+            Reply::Page { lines, next } => (lines.len(), next.is_some()),
+            reply => panic!("{reply:?}"),
+        };
+        assert_eq!(told, (lines, lines == 2));
+    }
+}
+
+#[test]
 fn spans_share_a_page_in_their_order() {
     let mut extents = Extents::default();
     let mut range = Range::open(small(), 1);
@@ -296,6 +497,29 @@ fn spans_share_a_page_in_their_order() {
     assert_eq!(told(&[(b"b", b"c"), (b"c", b"e"), (b"a", b"b")]), (b"bc".to_vec(), Some(b"d".to_vec())));
     assert_eq!(told(&[(b"d", b"e"), (b"a", b"b")]), (b"da".to_vec(), None));
     assert_eq!(told(&[]), (Vec::new(), None));
+}
+
+#[test]
+fn when_an_io_has_failed_everybody_who_waits_is_told_once() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    ask(&mut range, &mut extents, commit(vec![], vec![object("a", 60)]));
+    range.handle_request(Token(1), commit(vec![], vec![put(b"a", b"1")]));
+    let (write, _) = range.poll_io().expect("the batch");
+    range.handle_request(Token(2), Request::Get(b"a".to_vec()));
+    let (confirm, io) = range.poll_io().expect("the confirmation");
+    assert_eq!(io, Io::Confirm);
+    range.handle_request(Token(3), commit(vec![], vec![put(b"a", b"2")]));
+    range.handle_request(Token(4), Request::Get(b"a".to_vec()));
+    range.handle_io(write, Err(IoFailed));
+    range.handle_io(confirm, Ok(Bytes::new()));
+    range.handle_request(Token(5), Request::Usage(BUCKET));
+    let mut replies: Vec<(Token, Reply)> = core::iter::from_fn(|| range.poll_reply()).collect();
+    replies.sort_by_key(|(token, _)| *token);
+    assert_eq!(replies, [1, 2, 3, 4, 5].map(|token| (Token(token), Reply::Unavailable)));
+    assert!(range.poll_io().is_none() && range.is_closed());
+    // It holds nothing any more.
+    assert_eq!((range.len(), range.usage.of(BUCKET)), (0, Usage::default()));
 }
 
 #[test]

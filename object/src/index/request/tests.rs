@@ -113,3 +113,53 @@ fn limits() {
     let upload = Request::Commit { checks: vec![], changes: (0..10_002).map(part).collect() };
     assert!(upload.is_within_limits(), "an upload of 10,000 parts is completed in one commit");
 }
+
+#[test]
+fn each_limit_is_kept_by_itself() {
+    let key = |more: usize| vec![0; INDEX_KEY_BYTES_MAX + more];
+    let scan = |from, to, fold| Request::Scan(Scan { from, to, fold, fold_after: 0, lines_max: 1 });
+    let spans = |count: usize, from: usize, to: usize| Request::Spans(vec![(key(from), key(to)); count]);
+    let commit = |checks, changes| Request::Commit { checks, changes };
+    let absent = |count: usize, more: usize| commit(vec![Check::Absent(key(more)); count], vec![]);
+    let change = |key, value: Option<usize>| Change { key, value: value.map(|len| Bytes::from(vec![0; len])) };
+    // Every change counts its key, its value and 32 bytes.
+    let rest = COMMIT_BYTES_MAX - 2 * (VALUE_BYTES_MAX + 1 + 32) - (INDEX_KEY_BYTES_MAX + 32);
+    let bytes = |more: usize| {
+        let long = change(vec![0], Some(VALUE_BYTES_MAX));
+        commit(vec![], vec![long.clone(), long, change(key(0), Some(rest + more))])
+    };
+    let allowed = [
+        Request::Get(key(0)),
+        Request::Usage(BucketId([0; 16])),
+        scan(key(0), key(0), key(0)),
+        spans(SPANS_MAX, 0, 0),
+        absent(CHECKS_MAX, 0),
+        commit(vec![Check::Empty(key(0), key(0)), Check::Version(key(0), 1)], vec![change(key(0), None)]),
+        commit(vec![], vec![change(vec![], None); CHANGES_MAX]),
+        bytes(0),
+    ];
+    let refused = [
+        Request::Get(key(1)),
+        scan(key(1), key(0), key(0)),
+        scan(key(0), key(1), key(0)),
+        scan(key(0), key(0), key(1)),
+        spans(SPANS_MAX + 1, 0, 0),
+        spans(1, 1, 0),
+        spans(1, 0, 1),
+        absent(CHECKS_MAX + 1, 0),
+        absent(1, 1),
+        commit(vec![Check::Version(key(1), 1)], vec![]),
+        commit(vec![Check::Empty(key(1), key(0))], vec![]),
+        commit(vec![Check::Empty(key(0), key(1))], vec![]),
+        commit(vec![], vec![change(key(1), None)]),
+        commit(vec![], vec![change(vec![], Some(VALUE_BYTES_MAX + 1))]),
+        commit(vec![], vec![change(vec![], None); CHANGES_MAX + 1]),
+        bytes(1),
+    ];
+    for (number, request) in allowed.iter().enumerate() {
+        assert!(request.is_within_limits(), "allowed {number}");
+    }
+    for (number, request) in refused.iter().enumerate() {
+        assert!(!request.is_within_limits(), "refused {number}");
+    }
+}

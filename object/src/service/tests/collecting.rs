@@ -7,7 +7,7 @@ use super::healing::heal;
 use super::*;
 use crate::api::{ListedVersion, Versioning, Versions, VersionsRequest};
 use crate::record::PartRecord;
-use crate::service::collect::{Collector, CollectorConfig, DriveUse, Left, ListedShard, PUT_MAX, ShardStore};
+use crate::service::collect::{Collector, CollectorConfig, DriveUse, Left, ListedShard, ShardStore};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -333,12 +333,82 @@ fn objects_with_thousands_of_versions_take_steps_of_their_own() {
 }
 
 #[test]
+fn records_of_an_object_that_fill_several_pages_are_all_searched() {
+    let (memory, service) = Memory::with_drives(1);
+    run(service.set_state("bucket", Versioning::Enabled)).unwrap();
+    // A hundred and thirty of these records are more than a page of the index.
+    let attributes = Attributes(vec![("n".into(), "v".repeat(8_000))]);
+    for _ in 0..140 {
+        let attributes = attributes.clone();
+        let request = PutRequest { bucket: "bucket".into(), key: "key".into(), attributes, ..PutRequest::default() };
+        run(service.put(request, &mut given(b"x"))).unwrap();
+    }
+    let drive = DriveId::from_bytes([1; 16]);
+    let mut collector = Collector::new(drive, CollectorConfig::default());
+    memory.world().asked = 0;
+    collect(&memory, &service, &mut collector, drive, 1);
+    assert_eq!(collector.left(), Left { named: 140, moved: 0, orphans: 0 });
+    assert!(memory.world().asked <= 140 * 4, "two pages, twice: {}", memory.world().asked);
+}
+
+#[test]
+fn on_a_drive_that_leaves_moved_shards_go_soon_and_others_after_a_long_while() {
+    let (memory, service) = Memory::with_drives(3);
+    memory.world().forgets = true;
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "key", &pattern(1_000));
+    put(&service, "replaced", &pattern(1_000));
+    put(&service, "replaced", &pattern(2_000));
+    memory.world().drives.insert(DriveId::from_bytes([4; 16]), BTreeMap::new());
+    memory.world().leaving.insert(drives[0]);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    heal(&service, bucket, heal::HealDepth::Noted);
+    let mut collector = Collector::new(drives[0], CollectorConfig::default());
+    let mut left = |passes| {
+        collect(&memory, &service, &mut collector, drives[0], passes);
+        collector.left()
+    };
+    let all = left(1);
+    assert_eq!((all, all.all()), (Left { named: 0, moved: 2, orphans: 1 }, 3));
+    assert_eq!(left(1), Left { named: 0, moved: 0, orphans: 1 });
+    assert_eq!(left(5), Left { named: 0, moved: 0, orphans: 1 });
+    assert_eq!(left(1), Left::default());
+    let some = Left { named: 2, moved: 3, orphans: 4 };
+    assert_eq!(some.all(), 9);
+}
+
+#[test]
+fn a_moved_part_that_no_record_names_any_more_waits_anew() {
+    let (memory, service) = Memory::with_drives(3);
+    memory.world().forgets = true;
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    put(&service, "kept", &pattern(1_000));
+    put(&service, "key", &pattern(1_000));
+    memory.world().drives.insert(DriveId::from_bytes([4; 16]), BTreeMap::new());
+    memory.world().leaving.insert(drives[0]);
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    heal(&service, bucket, heal::HealDepth::Noted);
+    let mut collector = Collector::new(drives[0], CollectorConfig::default());
+    collect(&memory, &service, &mut collector, drives[0], 1);
+    // All blobs have been looked at again when one of the objects is deleted; the moved shards are due.
+    let step = run(collector.step(&service, &Shards(memory.clone(), drives[0]), DriveUse::Leaving)).unwrap();
+    assert_eq!((step.looked_at, step.is_whole), (2, false));
+    delete_if(&service, "key", None, &Condition::default()).unwrap();
+    collect(&memory, &service, &mut collector, drives[0], 1);
+    assert_eq!((collector.left().all(), memory.world().drives[&drives[0]].len()), (1, 1));
+    collect(&memory, &service, &mut collector, drives[0], 7);
+    assert_eq!(memory.world().drives[&drives[0]].len(), 1, "it waits since it was found without a record");
+    collect(&memory, &service, &mut collector, drives[0], 1);
+    assert_eq!(memory.world().drives[&drives[0]].len(), 0);
+}
+
+#[test]
 fn a_put_that_takes_too_long_is_refused_before_its_shards_may_go() {
     let (memory, service) = Memory::with_drives(1);
     struct Slow(Given, Memory);
     impl Body for Slow {
         fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
-            self.1.pass_time(PUT_MAX / 10);
+            self.1.pass_time(HOUR / 2);
             self.0.next()
         }
         fn digest(&mut self) -> BodyDigest {
@@ -350,8 +420,9 @@ fn a_put_that_takes_too_long_is_refused_before_its_shards_may_go() {
         let mut body = Slow(given(&pattern(70_000 * pieces)), memory.clone());
         run(service.put(request, &mut body)).map(|object| object.bytes)
     };
-    assert_eq!(slow(7), Ok(490_000));
-    assert_eq!(slow(11), Err(Error::BodyLost));
+    // Half an hour for each piece, and twice for the end.
+    assert_eq!(slow(9), Ok(630_000));
+    assert_eq!(slow(10), Err(Error::BodyLost), "six hours");
     assert_eq!(memory.shards(), 1);
 }
 

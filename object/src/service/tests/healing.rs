@@ -88,6 +88,65 @@ fn what_is_proven_was_read_from_every_drive() {
 }
 
 #[test]
+fn so_many_unwhole_objects_are_named_and_all_are_counted() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().down.insert(drives[2]);
+    for number in 0..=heal::UNWHOLE_MAX {
+        put(&service, &format!("key-{number:03}"), b"1");
+    }
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let count = || run(service.count_to_heal(bucket, None)).unwrap();
+    assert_eq!(count(), (101, None));
+    let mut asked = heal::HealPass::default();
+    let (step, next) = run(service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut asked)).unwrap();
+    assert_eq!(asked.away(), BTreeSet::from([drives[2]]));
+    assert_eq!((step.waiting, next, asked.unwhole().len()), (101, None, heal::UNWHOLE_MAX));
+    // Nobody can have the shards of a drive that is given up: nothing is to be healed.
+    memory.world().leaving.insert(drives[2]);
+    assert_eq!(count(), (0, None));
+    memory.world().leaving.clear();
+    memory.world().down.clear();
+    assert_eq!(heal(&service, bucket, heal::HealDepth::Noted).healed, 101);
+    assert_eq!(count(), (0, None));
+}
+
+#[test]
+fn a_shard_that_its_drive_has_no_room_for_stays_missing() {
+    let (memory, service) = Memory::with_drives(3);
+    let drives: Vec<DriveId> = memory.world().drives.keys().copied().collect();
+    memory.world().full.insert(drives[1]);
+    put(&service, "key", &pattern(5_000));
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let mut asked = heal::HealPass::default();
+    let healed = run(service.heal_bucket(bucket, None, heal::HealDepth::Noted, &mut asked)).unwrap().0;
+    assert_eq!(healed, Healed { objects: 1, failed: 1, ..Healed::default() });
+    assert_eq!(asked.unwhole(), [heal::Unwhole { key: "key".into(), version: None, why: heal::Lack::Failed }]);
+    let object = || run(service.heal_object(bucket, "key", heal::HealDepth::Noted, &mut heal::HealPass::default()));
+    assert_eq!(object(), Err(Error::Full));
+    memory.world().full.clear();
+    assert_eq!([object(), object()], [Ok(true), Ok(false)]);
+}
+
+#[test]
+fn shards_stay_where_they_are_if_the_cluster_names_places_for_another_kind_of_part() {
+    let (memory, service) = Memory::with_drives(3);
+    put(&service, "key", &pattern(5_000));
+    let (bucket, _) = run(service.bucket("bucket")).unwrap();
+    let Spread { parity, drives } = run(service.record(bucket, "key")).unwrap().unwrap().0.parts[0].spread.clone();
+    let turned: Vec<DriveId> = [drives[1], drives[2], drives[0]].into();
+    for (parity, drives, moves) in [
+        (parity, turned.clone(), 1),
+        (parity + 1, turned.clone(), 0),
+        (parity, turned[..2].to_vec(), 0),
+        (parity + 1, turned[..2].to_vec(), 0),
+    ] {
+        memory.world().goal = Some(Spread { parity, drives });
+        assert_eq!(run(service.count_to_heal(bucket, None)), Ok((moves, None)));
+    }
+}
+
+#[test]
 fn an_object_of_parts_is_healed_with_the_headers_of_its_parts() {
     let (memory, service) = Memory::with_drives(3);
     let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();

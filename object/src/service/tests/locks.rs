@@ -107,6 +107,7 @@ fn which_buckets_can_have_locks() {
     assert_eq!(run(service.state("locked")), Ok(Versioning::Locked));
     assert_eq!(run(service.set_state("locked", Versioning::Suspended)), Err(Error::BadState));
     assert_eq!(run(service.set_state("locked", Versioning::Enabled)), Ok(()));
+    assert_eq!(run(service.set_state("locked", Versioning::Locked)), Ok(()));
     assert_eq!(run(service.state("locked")), Ok(Versioning::Locked));
     let lock = retained(RetentionMode::Governance, FOREVER);
     let late = other(&memory);

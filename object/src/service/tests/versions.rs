@@ -301,3 +301,115 @@ fn attributes_of_a_version_are_changed_alone() {
     let gone = Target { key: "none", ..target };
     assert_eq!(run(Versions::edit(&service, gone, &add)), Err(Error::NoSuchVersion));
 }
+
+/// Keys of a list of all versions, and which versions they are.
+fn listed(service: &ObjectService<Memory>, limit: usize) -> Vec<Option<VersionId>> {
+    all(&service.api(), &VersionsRequest { limit, ..VersionsRequest::default() })
+        .into_iter()
+        .map(|(_, version)| version)
+        .collect()
+}
+
+#[test]
+fn the_newest_version_is_the_last_that_was_put_whatever_the_clock_says() {
+    let (memory, service) = enabled();
+    let mark = || delete_if(&service, "key", None, &Condition::default()).unwrap().version;
+    let put = || put(&service, "key", b"1").version;
+    let mut made = Vec::new();
+    // It goes on, stands, goes back while a mark is the newest, and while an object is.
+    for (now_ms, step) in [
+        (1_700_000_000_000, &put as &dyn Fn() -> Option<VersionId>),
+        (1_700_000_000_005, &put),
+        (1_700_000_000_005, &put),
+        (1_700_000_000_006, &mark),
+        (1_600_000_000_000, &mark),
+        (1_600_000_000_000, &put),
+        (1_500_000_000_000, &put),
+        (1_500_000_000_000, &mark),
+        (1_400_000_000_000, &put),
+    ] {
+        memory.world().clock_ms = Some(now_ms);
+        made.push(step());
+        let newest: Vec<_> = made.iter().rev().copied().collect();
+        assert_eq!([1, 2, 100].map(|limit| listed(&service, limit)), [newest.clone(), newest.clone(), newest]);
+    }
+}
+
+#[test]
+fn a_version_is_named_by_the_moment_of_its_put() {
+    let (_, service) = enabled();
+    let one = put(&service, "key", b"1");
+    // In this cluster what is drawn at a moment begins with its number.
+    let moment = one.modified_ms;
+    assert_eq!(one.version, Some(VersionId::Named { sequence: moment, drawn: moment }));
+}
+
+#[test]
+fn a_version_that_is_not_there_is_deleted_without_an_error() {
+    let (_, service) = enabled();
+    let one = put(&service, "key", b"1");
+    let other = VersionId::Named { sequence: 1, drawn: 1 };
+    for version in [other, other, VersionId::Null] {
+        let deletion = delete_if(&service, "key", Some(version), &Condition::default());
+        assert_eq!(deletion, Ok(Deletion { version: Some(version), is_marker: false }));
+    }
+    assert_eq!(listed(&service, 9), [one.version]);
+    assert!(delete_if(&service, "key", one.version, &Condition::default()).is_ok());
+    assert!(delete_if(&service, "key", one.version, &Condition::default()).is_ok());
+}
+
+/// A put at one server has come so far when two others are done in the same millisecond, for every "so far".
+#[test]
+fn puts_of_the_same_millisecond_are_told_apart() {
+    for polls in 0..40 {
+        let (memory, service) = enabled();
+        memory.world().clock_ms = Some(1_700_000_000_000);
+        let request = PutRequest { bucket: "bucket".into(), key: "key".into(), ..PutRequest::default() };
+        let (mut body, mut cx) = (given(b"slow"), Context::from_waker(Waker::noop()));
+        let mut slow = pin!(service.put(request, &mut body));
+        let early = (0..polls).find_map(|_| match slow.as_mut().poll(&mut cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        });
+        let mut versions = [put(&service, "key", b"1").version, put(&service, "key", b"22").version].to_vec();
+        let done = early.unwrap_or_else(|| run(slow)).unwrap();
+        assert_eq!(done.bytes, 4, "{polls}");
+        versions.push(done.version);
+        versions.sort_by(|one, other| other.cmp(one));
+        assert_eq!(listed(&service, 9), versions, "{polls}");
+    }
+}
+
+/// The newest version is deleted while a list is read, at every moment of it.
+#[test]
+fn a_version_that_becomes_the_current_one_while_it_is_listed_is_told() {
+    for polls in 0..16 {
+        let (_, service) = enabled();
+        let (one, two) = (put(&service, "key", b"1"), put(&service, "key", b"2"));
+        let request = VersionsRequest { limit: 9, ..VersionsRequest::default() };
+        let mut listing = pin!(service.versions_page("bucket", &request));
+        let mut cx = Context::from_waker(Waker::noop());
+        let early = (0..polls).find_map(|_| match listing.as_mut().poll(&mut cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        });
+        delete_if(&service, "key", two.version, &Condition::default()).unwrap();
+        let page = early.unwrap_or_else(|| run(listing)).unwrap();
+        let versions: Vec<_> = page.entries.iter().map(|entry| told(entry).1).collect();
+        assert!(versions.contains(&one.version), "{polls}: {versions:?}");
+    }
+}
+
+#[test]
+fn a_read_goes_by_what_was_seen_of_a_bucket_for_some_seconds() {
+    let (memory, service) = Memory::with_drives(1);
+    let late = ObjectService::new(Arc::new(memory.clone()), Arc::new(memory.clone()));
+    memory.world().clock_ms = Some(10_000);
+    put(&late, "key", b"1");
+    run(service.set_state("bucket", Versioning::Enabled)).unwrap();
+    let head = |now_ms| {
+        memory.world().clock_ms = Some(now_ms);
+        run(late.head(Target::current("bucket", "key"))).unwrap().version
+    };
+    assert_eq!([10_000, 15_000, 15_001, 20_001].map(head), [None, None, Some(VersionId::Null), Some(VersionId::Null)]);
+}
