@@ -507,7 +507,10 @@ fn versions_page(contents: &Contents, request: &VersionsRequest) -> VersionsPage
             let skipped = match after_version {
                 _ if name > after.as_str() => 0,
                 Some(version) if name == after => {
-                    versions.iter().position(|kept| kept.version() == *version).map_or(versions.len(), |at| at + 1)
+                    let there = versions.iter().position(|kept| kept.version() == *version).map(|at| at + 1);
+                    // The name of one that was deleted meanwhile says where it was.
+                    let is_older = |kept: &Kept| kept.version() != VersionId::Null && kept.version() < *version;
+                    there.or_else(|| versions.iter().position(is_older)).unwrap_or(versions.len())
                 }
                 _ => versions.len(),
             };

@@ -167,6 +167,17 @@ fn versions_of_a_key_are_counted_over_pages_and_for_each_key_alone() {
 }
 
 #[test]
+fn versions_behind_one_that_has_ended_with_a_page_are_looked_at_too() {
+    let server = Server::new();
+    assert_eq!(server.ask("PUT", "/bucket?versioning", &[], ENABLED).status, 200);
+    for (key, count) in [("a", 1_002), ("b", 2)] {
+        (0..count).for_each(|_| drop(server.put(&format!("/bucket/{key}"), b"x")));
+    }
+    set(&server, &noncurrent(100));
+    assert_eq!(round(&server, 1), ended(901));
+}
+
+#[test]
 fn a_mark_of_a_deletion_that_is_not_current_is_one_of_the_newer_versions() {
     let server = Server::new();
     assert_eq!(server.ask("PUT", "/bucket?versioning", &[], ENABLED).status, 200);
