@@ -173,13 +173,40 @@ fn the_last_batch_counts_once_something_is_behind_it() {
 
 #[test]
 fn a_failed_read_fails_one_blob() {
-    let mut rig = Rig::new(config());
-    rig.put(1, 100).unwrap();
-    rig.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
-    rig.complete_with(|_| true);
-    assert_eq!(rig.blobs.poll_reply().unwrap().1.unwrap_err(), BlobError::ReadFailed(EIO));
-    assert_eq!(rig.events(), [BlobEvent::Damage { blob: id(1) }]);
-    assert_eq!(rig.get(1, 0, 100).unwrap(), data_of(1, 100));
+    let mut store = Rig::new(config());
+    store.put(1, 100).unwrap();
+    store.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
+    store.complete_with(|_| true);
+    assert_eq!(store.blobs.poll_reply().unwrap().1.unwrap_err(), BlobError::ReadFailed(EIO));
+    assert_eq!(store.events(), [BlobEvent::Damage { blob: id(1) }]);
+    assert_eq!(store.get(1, 0, 100).unwrap(), data_of(1, 100));
+}
+
+#[test]
+fn of_a_segment_that_cannot_be_read_whole_only_what_cannot_be_read_is_damaged() {
+    let mut store = Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() });
+    (1..=12).for_each(|number| drop(store.put(number, 20_000).unwrap()));
+    let segment_of = |store: &Rig, number| store.blobs.index.live(id(number)).unwrap().segment;
+    let segment = segment_of(&store, 2);
+    assert_eq!(segment_of(&store, 3), segment);
+    let place = store.place_of(3) as u64;
+    let fails =
+        |io: &IoKind| matches!(io, IoKind::Read { offset, len } if (*offset..offset + *len as u64).contains(&place));
+    for number in [1, 4, 5, 6, 7] {
+        store.submit(BlobRequestKind::Remove { blob: id(number) });
+    }
+    for _ in 0..20 {
+        store.complete_with(fails);
+        store.now = store.now + Duration::from_millis(50);
+        store.blobs.handle_timeout(store.now);
+    }
+    core::iter::from_fn(|| store.blobs.poll_reply()).for_each(|(_, reply)| drop(reply.unwrap()));
+    assert_eq!(store.events(), [BlobEvent::Damage { blob: id(3) }]);
+    assert_ne!(segment_of(&store, 2), segment, "it was moved before");
+    assert_eq!(segment_of(&store, 3), segment);
+    for number in [2, 3] {
+        assert_eq!(store.get(number, 0, 20_000).unwrap(), data_of(number, 20_000), "{number}");
+    }
 }
 
 #[test]
