@@ -72,5 +72,11 @@ fn an_area_is_divided_within_its_limits() {
     for blocks in [0, 63, SEGMENT_BLOCKS_MAX + 1] {
         assert!(matches!(BlobGeometry::plan(1 << 40, blocks), Err(OpenError::BadLayout(_))));
     }
+    // The last block of the area is no segment's.
+    let segments = |blocks| BlobGeometry::plan(blocks * BLOCK_BYTES as u64, SEGMENT_BLOCKS).unwrap().segments;
+    for number in [9, 10, 1_000] {
+        let blocks = 8 + u64::from(number * SEGMENT_BLOCKS) + 1;
+        assert_eq!([blocks - 1, blocks].map(segments), [number - 1, number]);
+    }
     assert_eq!(BlobGeometry::plan(1 << 50, SEGMENT_BLOCKS).unwrap().segments, SEGMENTS_MAX);
 }
