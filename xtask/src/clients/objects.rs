@@ -15,9 +15,8 @@ use crate::workspace::Workspace;
 
 /// Ports of each server: for other servers, for NBD, for S3.
 const PORTS: u16 = 3;
-/// Space on each server for volumes, as little as there can be, and for objects.
+/// Space on each server for volumes, as little as there can be.
 const DRIVE_MIB: &str = "1024";
-const OBJECT_MIB: &str = "512";
 
 /// A cluster that ends, and its data with it, when it is dropped.
 struct Cluster {
@@ -48,10 +47,12 @@ pub(super) struct Size {
     pub(super) servers: u16,
     /// Drives of each server.
     pub(super) drives: u16,
+    /// Space for objects on each server.
+    pub(super) object_mib: u32,
 }
 
 /// Starts a cluster; the file with what it says of itself when it is ready.
-fn start(workspace: &Workspace, Size { servers, drives }: Size) -> Result<(Cluster, PathBuf), Failure> {
+fn start(workspace: &Workspace, Size { servers, drives, object_mib }: Size) -> Result<(Cluster, PathBuf), Failure> {
     let folder = workspace.target.join("clients").join("objects");
     fs::remove_dir_all(&folder).ok();
     fs::create_dir_all(&folder).map_err(|error| Failure::io("the folder of the cluster", &error))?;
@@ -62,7 +63,7 @@ fn start(workspace: &Workspace, Size { servers, drives }: Size) -> Result<(Clust
     let mut command = Command::new(&program);
     command.arg("up").arg("--data").arg(folder.join("data")).args(["--json", "--kv-port", "0", "--workers", "1"]);
     command.args(["--port-base", &base, "--nbd-port", &nbd, "--s3-port", &s3, "--drive-mib", DRIVE_MIB]);
-    command.args(["--object-mib", OBJECT_MIB]);
+    command.args(["--object-mib", &object_mib.to_string()]);
     command.args(["--servers", &servers.to_string(), "--drives", &drives.to_string()]);
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn();
     let child = child.map_err(|error| Failure::io(&program.display().to_string(), &error))?;
