@@ -808,7 +808,7 @@ fn a_request_whose_slot_has_gone_while_its_keys_were_locked_is_sent_away() {
     let (engine, now) = (talk.engine(), talk.now());
     let (cluster, settings) = (engine.cluster().unwrap(), engine.settings());
     let mailbox = Arc::new(Mailbox::new(Box::new(|| {})));
-    let link = Talk::link("10.0.0.9:4000");
+    let link = Talk::link("127.0.0.1:4000");
     let mut session = Session::open(talk.engine_shared(), mailbox, link, now).unwrap();
     let client = session.client();
     let request: Request = [&b"SET"[..], b"bar", b"1"].into_iter().collect();
