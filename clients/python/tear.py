@@ -71,7 +71,7 @@ class Ledger:
         self.locks = {f"key-{number}": threading.Lock() for number in range(KEYS)}
         self.acknowledged, self.open, self.etags = {}, {key: set() for key in self.locks}, {}
         self.counts = {"acknowledged": 0, "failed": 0, "races": 0, "without a winner": 0}
-        self.wrong = []
+        self.wrong, self.last_failure = [], None
         self.lock = threading.Lock()
 
     def count(self, what):
@@ -96,10 +96,12 @@ def overwrite(ledger, chance):
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
                 ledger.accuse(f"{key}: {error}")
+            ledger.last_failure = error
             ledger.count("failed")
             return
-        except BotoCoreError:
+        except BotoCoreError as error:
             # Written or not: either is right from now on.
+            ledger.last_failure = error
             ledger.count("failed")
             time.sleep(0.05)
             return
@@ -209,7 +211,7 @@ def one_round(ledger, number, chance):
     for thread in threads:
         thread.join()
     if ledger.counts["acknowledged"] == before:
-        ledger.accuse(f"round {number}: no put was acknowledged, not even before the kill")
+        ledger.accuse(f"round {number}: no put was acknowledged, not even before the kill: {ledger.last_failure}")
     began = time.time()
     wait_until_back()
     with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
