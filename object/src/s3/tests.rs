@@ -832,7 +832,7 @@ fn a_document_is_as_long_as_its_request_says() {
 }
 
 /// The users of a server that has just started.
-struct NotKnownYet;
+pub(super) struct NotKnownYet;
 
 impl Credentials for NotKnownYet {
     fn lookup(&self, _access_key: &str) -> Option<(SecretKey, User)> {

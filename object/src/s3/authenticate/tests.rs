@@ -3,6 +3,7 @@
 use super::*;
 use crate::s3::encoding::encode_component;
 use crate::s3::head::Method;
+use crate::s3::tests::NotKnownYet;
 
 const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
 const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
@@ -177,23 +178,6 @@ fn one_pair_of_keys_has_no_policy_and_makes_no_sessions() {
     assert_eq!((credentials.user("ashlar"), credentials.user("ann")), (Some(User::root()), None));
     let printed = format!("{credentials:?}");
     assert!(printed.contains("***") && !printed.contains(SECRET), "{printed}");
-}
-
-/// A server that has just started.
-struct NotKnownYet;
-
-impl Credentials for NotKnownYet {
-    fn lookup(&self, _access_key: &str) -> Option<(SecretKey, User)> {
-        None
-    }
-
-    fn user(&self, _id: &str) -> Option<User> {
-        None
-    }
-
-    fn are_known(&self) -> bool {
-        false
-    }
 }
 
 #[test]
