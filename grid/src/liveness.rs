@@ -49,6 +49,8 @@ pub struct Liveness {
     side: Side,
     /// Nothing is awaited from the peer: silence after which it is asked all the same.
     rest: Option<Duration>,
+    /// There is reason to doubt the connection: the next ping does not wait for the end of a rest.
+    is_doubted: bool,
     /// Last proof of life.
     alive_at: Instant,
     /// From when silence counts against the peer: later than that if it has not been asked in time.
@@ -83,6 +85,7 @@ impl Liveness {
             measure_every: timing.measure_every,
             side,
             rest: None,
+            is_doubted: false,
             alive_at: now,
             silent_from: now,
             last_check: now,
@@ -104,18 +107,28 @@ impl Liveness {
 
     /// Nothing is awaited from the peer, and this server has so many connections.
     pub fn handle_rest(&mut self, connections: usize) {
+        if self.is_doubted {
+            return;
+        }
         let each = self.rest_per_connection * u32::try_from(connections).unwrap_or(u32::MAX).min(CONNECTIONS_MAX);
         let rest = each.min(self.rest_max);
         let after_the_other = if self.side == Side::Acceptor { rest / 4 } else { Duration::ZERO };
         self.rest = Some((rest + after_the_other).max(self.ping_after));
     }
 
-    /// Something is awaited from the peer, or there is another reason to know whether it lives.
+    /// Something is awaited from the peer.
     #[inline]
     pub fn handle_awaited(&mut self, now: Instant) {
-        if self.rest.take().is_some() {
+        // The silence after a ping counts, however long the peer was at rest before.
+        if self.rest.take().is_some() && self.ping.is_none() {
             self.count_from_asking(now);
         }
+    }
+
+    /// The peer may have lost this connection: it is asked as if something were awaited, and stays so until the ping is sent.
+    pub fn handle_doubt(&mut self, now: Instant) {
+        self.handle_awaited(now);
+        self.is_doubted = self.ping.is_none();
     }
 
     /// A peer that is asked now has been silent for as long as one that is asked in time, and no longer.
@@ -191,6 +204,7 @@ impl Liveness {
         }
         if self.ping.is_none() && now >= self.ask_at() {
             self.count_from_asking(now);
+            self.is_doubted = false;
             self.next_token += 1;
             self.last_ping = Some(now);
             self.ping = Some(Ping { token: self.next_token, sent_at: now, end: None });
@@ -360,6 +374,39 @@ mod tests {
         assert_eq!(pulse.next_timeout(), at(901));
         assert_eq!(pulse.handle_timeout(at(500), 100, Some(0)), Verdict::Fine);
         assert_eq!(pulse.handle_timeout(at(901), 100, Some(0)), Verdict::Ping(2));
+    }
+
+    #[test]
+    fn a_doubted_peer_is_asked_at_once_though_nothing_is_awaited() {
+        let mut pulse = at_rest(Side::Dialer, 59);
+        for now in [3_000, 4_000] {
+            // Nothing is awaited, as the connection says at each look.
+            pulse.handle_doubt(at(now));
+            pulse.handle_rest(59);
+            assert_eq!(pulse.next_timeout(), at(3_000));
+        }
+        assert_eq!(pulse.handle_timeout(at(4_000), 30, Some(0)), Verdict::Ping(2));
+        pulse.handle_ping_written(60);
+        // Doubts that come again and again give the peer no more time.
+        for now in (4_100..6_100).step_by(100) {
+            assert_eq!(pulse.handle_timeout(at(now), 60, Some(0)), Verdict::Fine, "{now}");
+            pulse.handle_rest(59);
+            pulse.handle_doubt(at(now));
+            assert_eq!(pulse.is_suspect(at(now)), now > 4_900, "{now}");
+        }
+        assert_eq!(pulse.handle_timeout(at(6_100), 60, Some(0)), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_doubted_peer_that_answers_is_at_rest_again() {
+        let mut pulse = at_rest(Side::Dialer, 59);
+        pulse.handle_doubt(at(3_000));
+        assert_eq!(pulse.handle_timeout(at(3_000), 30, Some(0)), Verdict::Ping(2));
+        pulse.handle_ping_written(60);
+        pulse.handle_received(at(3_001));
+        pulse.handle_pong(at(3_001), 2);
+        pulse.handle_rest(59);
+        assert_eq!(pulse.next_timeout(), at(3_001 + 4_425));
     }
 
     #[test]

@@ -723,7 +723,7 @@ impl Mux {
     /// The peer is asked whether it lives if it has not been heard for a while, whatever is awaited from it.
     pub fn ask_peer(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        self.liveness.handle_awaited(self.now);
+        self.liveness.handle_doubt(self.now);
         self.wake_task();
     }
 
