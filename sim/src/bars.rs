@@ -129,7 +129,7 @@ pub(crate) const OBJECT: Bars = Bars {
         Bar { counter: "puts", per: "told", least: 0.035, most: 0.072 },
         Bar { counter: "converge_ms", per: "seeds", least: 0.0, most: 8_170.0 },
         Bar { counter: "apart_ms", per: "seeds", least: 0.0, most: 12_060.0 },
-        Bar { counter: "events", per: "told", least: 245.0, most: 420.0 },
+        Bar { counter: "events", per: "told", least: 225.0, most: 420.0 },
     ],
 };
 

@@ -32,6 +32,10 @@ use crate::io::{Durability, IoKind};
 
 /// Most tombstones that one step moves.
 const STEP_TOMBSTONES_MAX: usize = 1_024;
+/// Records that cannot be read: with so many the rest of a segment is not tried.
+const UNREAD_MAX: u32 = 16;
+/// A segment with records that could not be read is compacted again after this time: meanwhile they may have been made anew elsewhere.
+const POSTPONED_FOR: Duration = Duration::from_secs(60);
 
 /// What compaction does.
 #[derive(Debug)]
@@ -59,6 +63,8 @@ pub(super) struct Compaction {
     moves: usize,
     /// Records are read one by one, after a failed read.
     is_careful: bool,
+    /// Records in use that could not be read.
+    unread: u32,
 }
 
 /// A segment whose marks are being written.
@@ -77,9 +83,10 @@ impl Blobs {
 
     /// When the next step is due.
     pub(super) fn compaction_due(&self) -> Option<Instant> {
-        match self.compaction.as_ref()?.phase {
-            Phase::Pause(due) if due > self.now => Some(due),
-            _ => None,
+        match &self.compaction {
+            Some(Compaction { phase: Phase::Pause(due), .. }) if *due > self.now => Some(*due),
+            Some(_) => None,
+            None => self.segments.next_postponed(),
         }
     }
 
@@ -121,13 +128,18 @@ impl Blobs {
 
     /// Goes on as far as it gets.
     pub(super) fn advance_compaction(&mut self) {
+        self.segments.resume_postponed(self.now);
         loop {
             if self.compaction.is_none() && !self.start_compaction() || !self.is_compaction_ready() {
                 return;
             }
             let mut compaction = self.compaction.take().expect("a compaction is ready");
             if let Phase::Draining = compaction.phase {
-                self.erase(compaction.segment, compaction.entries);
+                if compaction.unread > 0 && self.segments.get(compaction.segment).live > 0 {
+                    self.segments.postpone(compaction.segment, self.now + POSTPONED_FOR);
+                } else {
+                    self.erase(compaction.segment, compaction.entries);
+                }
             } else {
                 self.begin_step(&mut compaction);
                 self.compaction = Some(compaction);
@@ -148,6 +160,7 @@ impl Blobs {
             left: VecDeque::new(),
             moves: 0,
             is_careful: false,
+            unread: 0,
         };
         self.compaction = Some(compaction);
         match self.segments.get(segment).summary_entries {
@@ -275,23 +288,27 @@ impl Blobs {
         RecordBody { head, sums, data }
     }
 
-    /// The drive failed a read. Once more one by one; a segment with a record that cannot be read is left as it is.
+    /// The drive failed a read. Once more one by one; a record that cannot be read stays where it is.
     fn handle_failed_read(&mut self, mut compaction: Compaction, chosen: Vec<LogEntry>) {
         if chosen.len() > 1 {
             chosen.into_iter().rev().for_each(|entry| compaction.left.push_front(entry));
             compaction.is_careful = true;
-            compaction.phase = Phase::Pause(self.now);
-            self.compaction = Some(compaction);
-            return;
+        } else {
+            chosen.iter().for_each(|entry| self.report_damage(entry.blob));
+            compaction.unread += 1;
+            if compaction.unread >= UNREAD_MAX {
+                compaction.left.clear();
+            }
         }
-        chosen.iter().for_each(|entry| self.report_damage(entry.blob));
-        self.segments.set_state(compaction.segment, SegmentState::Unusable);
+        compaction.phase = Phase::Pause(self.now);
+        self.compaction = Some(compaction);
     }
 
     /// A move out of a segment is durable, or was superseded.
     pub(super) fn finish_move(&mut self, from: u32) {
-        // A segment that was given up is not compacted any more.
-        if let Some(compaction) = self.compaction.as_mut().filter(|compaction| compaction.segment == from) {
+        let compaction = self.compaction.as_mut().filter(|compaction| compaction.segment == from);
+        assert!(compaction.is_some() || self.bugs.has(BlobBug::EraseBeforeMoved), "a compaction waits for its moves");
+        if let Some(compaction) = compaction {
             compaction.moves -= 1;
         }
     }

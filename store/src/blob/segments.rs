@@ -1,6 +1,8 @@
 //! Segments in memory: what each is, how much of it is in use, and the room that is left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+use ashlar_wire::time::Instant;
 
 use super::layout::BlobGeometry;
 use super::mark::summary_blocks;
@@ -17,6 +19,8 @@ pub(super) enum SegmentState {
     Closed,
     /// Nothing in it is in use; its marks are being written.
     Erasing,
+    /// Full, and a record in use could not be read when the others were moved out of it; left alone for a while.
+    Postponed,
     /// It cannot be read at all; left alone until the next opening.
     Unusable,
 }
@@ -50,13 +54,16 @@ pub(super) struct Segments {
     free: BTreeSet<u32>,
     /// Closed segments by what is in use.
     closed: BTreeSet<(u64, u32)>,
+    /// Postponed segments and until when, the earliest first.
+    postponed: VecDeque<(Instant, u32)>,
     live: u64,
 }
 
 impl Segments {
     pub(super) fn new(geometry: BlobGeometry, all: Vec<SegmentInfo>) -> Self {
         assert!(all.len() == geometry.segments as usize, "every segment is described");
-        let mut segments = Self { geometry, all, free: BTreeSet::new(), closed: BTreeSet::new(), live: 0 };
+        let (free, closed, postponed) = (BTreeSet::new(), BTreeSet::new(), VecDeque::new());
+        let mut segments = Self { geometry, all, free, closed, postponed, live: 0 };
         for number in 0..geometry.segments {
             segments.enter(number);
             segments.live += segments.get(number).live;
@@ -97,6 +104,24 @@ impl Segments {
         self.leave(number);
         self.get_mut(number).state = state;
         self.enter(number);
+    }
+
+    /// Leaves a closed segment alone until `until`, which is not before that of any other.
+    pub(super) fn postpone(&mut self, number: u32, until: Instant) {
+        self.set_state(number, SegmentState::Postponed);
+        self.postponed.push_back((until, number));
+    }
+
+    /// When the next postponed segment is closed again.
+    pub(super) fn next_postponed(&self) -> Option<Instant> {
+        self.postponed.front().map(|(until, _)| *until)
+    }
+
+    /// Closes those that were postponed until now.
+    pub(super) fn resume_postponed(&mut self, now: Instant) {
+        while let Some((_, number)) = self.postponed.pop_front_if(|(until, _)| *until <= now) {
+            self.set_state(number, SegmentState::Closed);
+        }
     }
 
     pub(super) fn add_live(&mut self, number: u32, bytes: u64) {
