@@ -113,8 +113,9 @@ pub fn write_condition(head: &RequestHead) -> Result<Condition, S3Error> {
 #[must_use]
 pub fn decode_range(value: &str) -> Option<Range> {
     let (first, last) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
-    let number =
-        |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse::<u64>().ok()).flatten();
+    // What has more digits than a u64 lies behind every object.
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |text: &str| is_number(text).then(|| text.parse::<u64>().unwrap_or(u64::MAX));
     match (first.trim(), last.trim()) {
         ("", count) => Some(Range::Last(number(count)?)),
         (first, "") => Some(Range::From(number(first)?)),
@@ -177,6 +178,9 @@ mod tests {
         assert_eq!(decode_range("bytes=0-9"), Some(Range::Between(0, 9)));
         assert_eq!(decode_range("bytes=5-"), Some(Range::From(5)));
         assert_eq!(decode_range("bytes=-5"), Some(Range::Last(5)));
+        assert_eq!(decode_range("bytes=99999999999999999999-"), Some(Range::From(u64::MAX)));
+        assert_eq!(decode_range("bytes=3-99999999999999999999"), Some(Range::Between(3, u64::MAX)));
+        assert_eq!(decode_range("bytes=-99999999999999999999"), Some(Range::Last(u64::MAX)));
         for whole in ["bytes=9-0", "bytes=", "bytes=-", "bytes=a-b", "items=0-1", "bytes=0-1,3-4", "bytes=+1-2", "0-9"]
         {
             assert_eq!(decode_range(whole), None, "{whole}");

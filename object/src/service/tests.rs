@@ -669,6 +669,46 @@ fn an_upload_becomes_an_object_in_one_step() {
 }
 
 #[test]
+fn completions_of_one_upload_at_one_time_are_all_answered_as_the_first() {
+    for delay in 0..15 {
+        let (_, service) = Memory::with_drives(3);
+        let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+        let part = put_part(&service, &upload, 1, &pattern(900));
+        let complete = |delay| -> BoxFuture<'_, Result<Object, Error>> {
+            let (service, upload, completion) = (&service, &upload, completion(vec![part.clone()]));
+            Box::pin(async move {
+                for _ in 0..delay {
+                    turn().await;
+                }
+                service.complete("bucket", "key", upload, completion).await
+            })
+        };
+        let objects = run(crate::flight::all([complete(0), complete(delay), complete(delay / 2)]));
+        assert!(objects.iter().all(|object| object.is_ok() && *object == objects[0]), "{delay}: {objects:?}");
+    }
+}
+
+#[test]
+fn an_upload_is_listed_with_all_its_parts_or_not_at_all() {
+    for delay in 0..15 {
+        let (_, service) = Memory::with_drives(3);
+        let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();
+        let part = put_part(&service, &upload, 1, &pattern(900));
+        let completed = completion(vec![part]);
+        let list = async {
+            for _ in 0..delay {
+                turn().await;
+            }
+            Uploads::list(&service, "bucket", Some(("key", &upload))).await.map(|found| found[0].1.len())
+        };
+        let complete = async { service.complete("bucket", "key", &upload, completed).await.map(|_| 0) };
+        let both: [BoxFuture<'_, Result<usize, Error>>; 2] = [Box::pin(complete), Box::pin(list)];
+        let listed = run(crate::flight::all(both)).pop().unwrap();
+        assert!(listed == Ok(1) || listed == Err(Error::NoSuchUpload), "{delay}: {listed:?}");
+    }
+}
+
+#[test]
 fn uploads_are_known_by_key_and_id() {
     let (memory, service) = Memory::with_drives(3);
     let upload = run(service.begin("bucket", "key", Attributes::default(), Lock::default(), None)).unwrap();

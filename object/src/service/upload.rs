@@ -156,14 +156,18 @@ impl<C: Cluster> ObjectService<C> {
         let id = bytes_of(id)?;
         let mut putting: Option<Putting> = None;
         for _ in 0..TRIES_MAX {
-            if let Some((now, _)) = self.record(bucket, name).await?.filter(|(now, _)| is_made_by(now, id, completion))
-            {
-                // It was completed before, with the same parts.
-                let state = self.versioning_for_read(bucket).await?;
-                return Ok(object(name, now, state));
+            if let Some(made) = self.completed((bucket, name), id, completion).await? {
+                return Ok(made);
             }
-            let (upload, version) = self.upload(bucket, name, &id).await?;
             let mut parts = self.parts(bucket, &id).await?;
+            let (upload, version) = match self.upload(bucket, name, &id).await {
+                Ok(found) => found,
+                // The same completion may have come between the looks.
+                Err(Error::NoSuchUpload) => {
+                    return self.completed((bucket, name), id, completion).await?.ok_or(Error::NoSuchUpload);
+                }
+                Err(error) => return Err(error),
+            };
             let mut changes = vec![Change { key: key::upload(bucket, &id), value: None }];
             changes.extend(parts.keys().map(|number| Change { key: key::part(bucket, &id, *number), value: None }));
             let chosen = choose(&mut parts, &completion.parts)?;
@@ -197,6 +201,19 @@ impl<C: Cluster> ObjectService<C> {
         Err(Error::Unavailable)
     }
 
+    /// The object, if the upload was completed before, with the same parts.
+    async fn completed(
+        &self,
+        (bucket, name): (BucketId, &str),
+        upload: [u8; 16],
+        completion: &Completion,
+    ) -> Result<Option<Object>, Error> {
+        let now = self.record(bucket, name).await?.filter(|(now, _)| is_made_by(now, upload, completion));
+        let Some((now, _)) = now else { return Ok(None) };
+        let state = self.versioning_for_read(bucket).await?;
+        Ok(Some(object(name, now, state)))
+    }
+
     async fn abort_upload(&self, (bucket, name): (&str, &str), id: &UploadId) -> Result<(), Error> {
         let (bucket, _) = self.bucket(bucket).await?;
         let id = bytes_of(id)?;
@@ -218,8 +235,9 @@ impl<C: Cluster> ObjectService<C> {
         let (bucket, _) = self.bucket(bucket).await?;
         if let Some((name, id)) = of {
             let id = bytes_of(id)?;
-            let (record, _) = self.upload(bucket, name, &id).await?;
+            // The upload after its parts: they go with it, and would be missing where it was completed in between.
             let parts = self.parts(bucket, &id).await?;
+            let (record, _) = self.upload(bucket, name, &id).await?;
             let parts = parts.iter().map(|(number, record)| part(*number, record)).collect();
             return Ok(vec![(upload(id, record), parts)]);
         }

@@ -139,13 +139,15 @@ impl Statement {
     }
 }
 
-/// Whether a text can name a user: `*`, an id, or the ARN of a user or of an account.
+/// Whether a text can name a user: `*`, an id, or the ARN of a user. Elsewhere twelve digits are an account, and mean everybody in it:
+/// taken for a user that there may be later, they would deny nothing to anybody.
 fn is_principal(name: &str) -> bool {
-    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?', '$']);
+    let is_account = |id: &str| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit());
+    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?', '$']) && !is_account(id);
     match name.strip_prefix("arn:").map(|rest| rest.strip_prefix("aws:iam::").and_then(|rest| rest.split_once(':'))) {
         None => name == "*" || is_id(name),
         Some(Some((account, "root"))) => is_id(account),
-        Some(Some((_, rest))) => rest.strip_prefix("user/").is_some_and(is_id),
+        Some(Some((_, rest))) => rest.strip_prefix("user/").is_some_and(|path| is_id(path) || is_account(path)),
         Some(None) => false,
     }
 }
@@ -186,6 +188,8 @@ mod tests {
         assert_eq!(check(("bob", "bob")), Ok(()));
         assert_eq!(check(("bob", "*")), Ok(()));
         assert_eq!(check((":user/eve", ":root")), Ok(()));
+        assert_eq!(check((":user/eve", ":user/123456789012")), Ok(()));
+        assert_eq!(check(("bob", "12345678901")), Ok(()));
         assert_eq!(check(("s3:PutObject", "s3:*")), Ok(()));
         for change in [
             ("s3:PutObject", "s3:PutObjekt"),
@@ -194,6 +198,8 @@ mod tests {
             ("s3:::d*/x/*", "s3:::e*/x/*"),
             (":user/eve", ":role/eve"),
             (":user/eve", ":user/*"),
+            ("bob", "123456789012"),
+            ("1:user/eve", "123456789012:root"),
             (r#""false""#, r#""maybe""#),
             (r#""10""#, r#""ten""#),
         ] {
