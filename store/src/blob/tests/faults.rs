@@ -13,6 +13,27 @@ impl Rig {
         start + held.log_entry(id(number)).span().data
     }
 
+    fn segment_of(&self, number: u8) -> u32 {
+        self.blobs.index.live(id(number)).unwrap().segment
+    }
+
+    /// Passes time in which reads of what lies at `place` fail.
+    fn pass_unread(&mut self, place: usize, time: Duration) {
+        let place = place as u64;
+        let fails = |io: &IoKind| matches!(io, IoKind::Read { offset, len } if (*offset..offset + *len as u64).contains(&place));
+        let end = self.now + time;
+        loop {
+            self.complete_with(fails);
+            match self.blobs.poll_timeout().filter(|due| *due <= end) {
+                Some(due) => self.now = self.now.max(due),
+                None => break,
+            }
+            self.blobs.handle_timeout(self.now);
+        }
+        self.now = end;
+        core::iter::from_fn(|| self.blobs.poll_reply()).for_each(|(_, reply)| drop(reply.unwrap()));
+    }
+
     fn events(&mut self) -> Vec<BlobEvent> {
         core::iter::from_fn(|| self.blobs.poll_event()).collect()
     }
@@ -182,54 +203,32 @@ fn a_failed_read_fails_one_blob() {
     assert_eq!(store.get(1, 0, 100).unwrap(), data_of(1, 100));
 }
 
-/// Passes time in which reads of what lies at `place` fail.
-fn pass_unread(store: &mut Rig, place: usize, time: Duration) {
-    let place = place as u64;
-    let fails =
-        |io: &IoKind| matches!(io, IoKind::Read { offset, len } if (*offset..offset + *len as u64).contains(&place));
-    let end = store.now + time;
-    loop {
-        store.complete_with(fails);
-        match store.blobs.poll_timeout().filter(|due| *due <= end) {
-            Some(due) => store.now = store.now.max(due),
-            None => break,
-        }
-        store.blobs.handle_timeout(store.now);
-    }
-    store.now = end;
-    core::iter::from_fn(|| store.blobs.poll_reply()).for_each(|(_, reply)| drop(reply.unwrap()));
-}
-
-fn segment_of(store: &Rig, number: u8) -> u32 {
-    store.blobs.index.live(id(number)).unwrap().segment
-}
-
 #[test]
 fn what_cannot_be_read_stays_alone_in_its_segment_until_it_can() {
     let mut store = Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() });
     let len = |number| if number == 4 { 7_000 } else { 20_000 };
     (1..=12).for_each(|number| drop(store.put(number, len(number)).unwrap()));
-    let segment = segment_of(&store, 3);
-    let of_it: Vec<u8> = (1..=12).filter(|number| segment_of(&store, *number) == segment).collect();
+    let segment = store.segment_of(3);
+    let of_it: Vec<u8> = (1..=12).filter(|number| store.segment_of(*number) == segment).collect();
     assert!(of_it.starts_with(&[1, 2, 3, 4]), "{of_it:?}");
     for number in [1, 5, 6, 7] {
         store.submit(BlobRequestKind::Remove { blob: id(number) });
     }
     let place = store.place_of(3);
-    pass_unread(&mut store, place, Duration::from_secs(50));
+    store.pass_unread(place, Duration::from_secs(50));
     assert_eq!(store.events(), [BlobEvent::Damage { blob: id(3) }]);
-    assert!(segment_of(&store, 2) != segment && segment_of(&store, 4) != segment, "they were moved");
-    assert_eq!(segment_of(&store, 3), segment);
+    assert!(store.segment_of(2) != segment && store.segment_of(4) != segment, "they were moved");
+    assert_eq!(store.segment_of(3), segment);
     for number in [2, 3, 4] {
         assert_eq!(store.get(number, 0, len(number)).unwrap(), data_of(number, len(number)), "{number}");
     }
     // It is tried again later, in vain and then not.
-    pass_unread(&mut store, place, Duration::from_secs(20));
+    store.pass_unread(place, Duration::from_secs(20));
     assert_eq!(store.events(), [BlobEvent::Damage { blob: id(3) }]);
-    assert_eq!((segment_of(&store, 3), store.blobs.segments.get(segment).state), (segment, SegmentState::Postponed));
-    pass_unread(&mut store, usize::MAX, Duration::from_secs(60));
+    assert_eq!((store.segment_of(3), store.blobs.segments.get(segment).state), (segment, SegmentState::Postponed));
+    store.pass_unread(usize::MAX, Duration::from_secs(60));
     assert_eq!(store.events(), []);
-    assert_ne!(segment_of(&store, 3), segment);
+    assert_ne!(store.segment_of(3), segment);
     assert_eq!(store.blobs.segments.get(segment).state, SegmentState::Free);
     assert_eq!(store.get(3, 0, 20_000).unwrap(), data_of(3, 20_000));
     store.reopen();
@@ -240,15 +239,15 @@ fn what_cannot_be_read_stays_alone_in_its_segment_until_it_can() {
 fn a_segment_is_free_once_what_could_not_be_read_is_put_anew() {
     let mut store = Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() });
     (1..=12).for_each(|number| drop(store.put(number, 20_000).unwrap()));
-    let segment = segment_of(&store, 3);
+    let segment = store.segment_of(3);
     for number in [1, 4, 5, 6, 7] {
         store.submit(BlobRequestKind::Remove { blob: id(number) });
     }
     let place = store.place_of(3);
-    pass_unread(&mut store, place, Duration::from_secs(1));
+    store.pass_unread(place, Duration::from_secs(1));
     assert_eq!(store.blobs.segments.get(segment).state, SegmentState::Postponed);
     store.ask(BlobRequestKind::Repair(blob(3, 20_000))).unwrap();
-    pass_unread(&mut store, place, Duration::from_secs(60));
+    store.pass_unread(place, Duration::from_secs(60));
     assert_eq!(store.blobs.segments.get(segment).state, SegmentState::Free);
 }
 
