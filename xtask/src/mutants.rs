@@ -1,26 +1,31 @@
 //! `cargo xtask mutants`: mutation testing of one package, by its unit tests and then by its simulator.
 //!
-//! cargo-mutants changes one expression or one function at a time (a mutant) in a copy of the tree and runs the package's tests.
-//! A mutant that no test notices goes through the simulator that covers the package. What neither notices has survived: either
-//! a test is missing there, or the change makes no difference. Coverage cannot tell this: a line that runs is not yet a line
-//! whose result somebody looks at.
+//! cargo-mutants says which changes of one expression or one function (mutants) there are. Most of them stand in one build, each
+//! behind a switch, and the package's tests run once for each; the others are built one by one. A mutant that no test notices goes
+//! through the simulator that covers the package. What neither notices has survived: either a test is missing there, or the
+//! change makes no difference. Coverage cannot tell this: a line that runs is not yet a line whose result somebody looks at.
 //!
 //! In reading order: [`tree`] (the copy that all works on, so that the tree can be edited meanwhile), [`list`] (the mutants of a
-//! package, and which of them are drawn), [`tester`] (cargo-mutants), [`simulator`] (the table of simulators), [`score`] (what came
-//! of all). It never writes to the tree itself: everything lies in cargo's target directory, below `mutants`.
+//! package, and which of them are drawn), [`switch`] (the text of a file with switches), [`switched`] (one build of many mutants),
+//! [`tester`] (cargo-mutants), [`simulator`] (the table of simulators), [`score`] (what came of all). It never writes to the tree
+//! itself: everything lies in cargo's target directory, below `mutants`.
 
 mod list;
 mod score;
 mod simulator;
+mod switch;
+mod switched;
 mod tester;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
 use self::list::Mutant;
 use self::score::{Score, Verdict};
 use self::simulator::Simulator;
+use self::switched::Build;
 use self::tester::{Tested, Tester};
 use self::tree::Tree;
 use crate::asks_for_help;
@@ -40,12 +45,14 @@ Usage: cargo xtask mutants PACKAGE [--module PATH] [--sample N] [--seed S]
   --seed S       which ones are drawn: a whole number from 0 to 2^64 - 1 [default: 1]. The same seed draws the same mutants as
                  long as the code and the version of cargo-mutants are the same
 
-Left out are tests, examples, fuzz targets, proofs and planted bugs. Each mutant is built and tested in a copy of the tree with
-the tests of PACKAGE. Tests that take five times as long as without a mutant, and at least 60 s, count as caught. A mutant that
-does not compile is unviable and not counted.
+Left out are tests, examples, fuzz targets, proofs and planted bugs. All work is done in a copy of the tree. One build there has as
+many of the mutants as it can, each behind a switch that an environment variable sets, and the tests of PACKAGE run once for each.
+A mutant that cannot be switched (a constant, a type that does not fit) is built by itself, by cargo-mutants. Tests that
+take five times as long as without a mutant, and at least 60 s, count as caught. A mutant that does not compile is unviable and
+not counted.
 
-A mutant that all tests pass runs through the simulator of its package, about one to three minutes each on two cores: bus,
-catalog, grid, kv, node, object, replica, store and volume have one. It fails there: caught by the simulator. Else it survived.
+A mutant that all tests pass runs through the simulator of its package: bus, catalog, grid, kv, node, object, replica, store and
+volume have one. It fails there: caught by the simulator. Else it survived.
 
 Prints a line for each mutant, then the score and the survivors, and writes the score to target/mutants/PACKAGE.txt. Logs of
 cargo-mutants and of the simulator lie in target/mutants/PACKAGE. target/mutants can be deleted between runs. One run at a time;
@@ -140,7 +147,8 @@ fn examine(workspace: &Workspace, request: &Request) -> Result<(), Failure> {
     say(&title);
     let mut simulator = Simulator::of(&request.package, &place);
     let mut score = Score::new(title, simulator.is_some());
-    for batch in drawn.chunks(BATCH_MAX) {
+    let left = test_switched(&tree, request, &place, &drawn, (&simulator, &mut score))?;
+    for batch in left.chunks(BATCH_MAX) {
         for mutant in test(&tester, batch, &mut score)? {
             let verdict = match &mut simulator {
                 Some(simulator) => simulator.judge(&tree, mutant)?,
@@ -158,6 +166,46 @@ fn lock(path: &Path) -> Result<File, Failure> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(_) => Err(Failure::Failed(format!("another run of this chore holds {}", path.display()))),
+    }
+}
+
+/// Judges the mutants that one build can have behind switches, and returns the others.
+fn test_switched(
+    tree: &Tree,
+    request: &Request,
+    place: &Path,
+    drawn: &[Mutant],
+    (simulator, score): (&Option<Simulator>, &mut Score),
+) -> Result<Vec<Mutant>, Failure> {
+    let build = match Build::new(tree, &request.package, place, drawn) {
+        Ok(build) => build,
+        Err(Failure::Failed(why)) => {
+            say(&format!("note: no switches, so each mutant is built: {why}"));
+            return Ok(drawn.to_vec());
+        }
+        Err(other) => return Err(other),
+    };
+    say(&format!("{} of {} mutants are in one build, behind switches", build.mutants().count(), drawn.len()));
+    let judged = judge_switched(&build, simulator.as_ref(), score);
+    build.restore()?;
+    judged?;
+    let switched: BTreeSet<&Mutant> = build.mutants().map(|(_, mutant)| mutant).collect();
+    Ok(drawn.iter().filter(|mutant| !switched.contains(mutant)).cloned().collect())
+}
+
+fn judge_switched(build: &Build<'_>, simulator: Option<&Simulator>, score: &mut Score) -> Result<(), Failure> {
+    let mut passed = Vec::new();
+    build.test(|number, mutant, tested| match tested {
+        Tested::Caught => score.note(mutant, Verdict::CaughtByTests),
+        Tested::Unviable => score.note(mutant, Verdict::Unviable),
+        Tested::Passed => passed.push((number, mutant)),
+    })?;
+    match simulator {
+        Some(simulator) => simulator.judge_switched(build, &passed, |mutant, verdict| score.note(mutant, verdict)),
+        None => {
+            passed.into_iter().for_each(|(_, mutant)| score.note(mutant, Verdict::Survived));
+            Ok(())
+        }
     }
 }
 

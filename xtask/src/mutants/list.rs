@@ -1,5 +1,6 @@
 //! The mutants of a package, as cargo-mutants lists them, and the sample that is drawn from them.
 
+use std::ops::Range;
 use std::path::Path;
 
 use serde_json::Value;
@@ -25,7 +26,7 @@ pub(super) struct Mutant {
     /// Place and change in words, as cargo-mutants shows them; no other mutant has the same.
     pub(super) name: String,
     /// What stands there instead.
-    replacement: String,
+    pub(super) replacement: String,
 }
 
 impl Mutant {
@@ -34,11 +35,16 @@ impl Mutant {
         self.start.0
     }
 
+    /// The bytes of its file that are replaced; nothing if the file has no such place.
+    pub(super) fn range(&self, text: &str) -> Option<Range<usize>> {
+        let (start, end) = (offset(text, self.start)?, offset(text, self.end)?);
+        text.get(start..end.max(start)).map(|replaced| start..start + replaced.len())
+    }
+
     /// The text of its file with the change; nothing if the file has no such place.
     pub(super) fn apply(&self, text: &str) -> Option<String> {
-        let (start, end) = (offset(text, self.start)?, offset(text, self.end)?);
-        let (before, after) = (text.get(..start)?, text.get(end.max(start)..)?);
-        Some(format!("{before}{}{after}", self.replacement))
+        let range = self.range(text)?;
+        Some(format!("{}{}{}", &text[..range.start], self.replacement, &text[range.end..]))
     }
 }
 
@@ -116,6 +122,17 @@ pub(super) mod tests {
     pub(in crate::mutants) fn mutant(file: &str, line: usize) -> Mutant {
         let name = format!("{file}:{line}:1: replace it");
         Mutant { file: file.into(), start: (line, 1), end: (line, 2), name, replacement: String::new() }
+    }
+
+    /// A mutant of the only place of a text where `old` stands.
+    pub(in crate::mutants) fn change(text: &str, old: &str, new: &str) -> Mutant {
+        let place = |at: usize| {
+            let before = &text[..at];
+            let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
+            (before.matches('\n').count() + 1, line.chars().count() + 1)
+        };
+        let at = text.find(old).expect("it stands there");
+        Mutant { start: place(at), end: place(at + old.len()), replacement: new.into(), ..mutant("a.rs", 1) }
     }
 
     #[test]

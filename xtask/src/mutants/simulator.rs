@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use super::list::Mutant;
 use super::score::Verdict;
+use super::switch::Number;
+use super::switched::Build;
 use super::tree::Tree;
 use crate::failure::Failure;
 use crate::process::{cargo, timed, within};
@@ -93,7 +95,10 @@ impl Simulator {
     pub(super) fn judge(&mut self, tree: &Tree, mutant: &Mutant) -> Result<Verdict, Failure> {
         let limit = match self.limit {
             Some(limit) => limit,
-            None => *self.limit.insert(self.pass_unchanged(tree)?),
+            None => {
+                let limit = self.pass_unchanged(tree, &self.own())?;
+                *self.limit.insert(limit)
+            }
         };
         let file = Path::new(&mutant.file);
         let text = tree.read(file)?;
@@ -101,42 +106,75 @@ impl Simulator {
             Failure::Failed(format!("{}: the file has no such place (is this cargo-mutants tested?)", mutant.name))
         })?;
         tree.write(file, changed.as_bytes())?;
-        let verdict = self.run_all(tree, limit, &mutant.name);
+        let verdict = self.run_all(tree, limit, &mutant.name, &self.own());
         tree.write(file, text.as_bytes())?;
         verdict
     }
 
-    /// Runs the simulator on the unchanged tree and returns how long a run on a mutant may take.
-    fn pass_unchanged(&self, tree: &Tree) -> Result<Duration, Failure> {
-        say("the simulator runs on the unchanged tree first");
-        // An old log would be taken for one of this run.
-        fs::remove_file(&self.log).ok();
-        // The first build is not in the time.
-        self.log(&mut self.cargo(tree, "build"), UNCHANGED_MAX, "unchanged")?;
-        let (verdict, took) = timed(|| self.run_all(tree, UNCHANGED_MAX, "unchanged"));
-        match verdict? {
-            Verdict::Survived => Ok((took * TIMES_MAX).max(RUN_MIN)),
-            _ => {
-                Err(Failure::Failed(format!("the simulator fails on the unchanged tree (log: {})", self.log.display())))
-            }
+    /// Runs the simulator, built once with switches, with each of these mutants, and tells as they come what it made of it.
+    ///
+    /// # Errors
+    /// It fails without a mutant.
+    pub(super) fn judge_switched<'m>(
+        &self,
+        build: &Build<'_>,
+        mutants: &[(Number, &'m Mutant)],
+        mut tell: impl FnMut(&'m Mutant, Verdict),
+    ) -> Result<(), Failure> {
+        if mutants.is_empty() {
+            return Ok(());
+        }
+        let limit = self.pass_unchanged(build.tree, &|command| build.switch(command, 0))?;
+        for (number, mutant) in mutants {
+            let verdict = self.run_all(build.tree, limit, &mutant.name, &|command| build.switch(command, *number))?;
+            tell(mutant, verdict);
+        }
+        Ok(())
+    }
+
+    /// A build of the simulator alone, for one mutant.
+    fn own(&self) -> impl Fn(&mut Command) {
+        |command| {
+            command.env("CARGO_TARGET_DIR", &self.build);
         }
     }
 
-    fn run_all(&self, tree: &Tree, limit: Duration, title: &str) -> Result<Verdict, Failure> {
-        if !self.log(&mut self.cargo(tree, "build"), UNCHANGED_MAX, title)? {
+    /// Runs the simulator without a mutant and returns how long a run on a mutant may take.
+    fn pass_unchanged(&self, tree: &Tree, prepare: &dyn Fn(&mut Command)) -> Result<Duration, Failure> {
+        say("the simulator runs without a mutant first");
+        // An old log would be taken for one of this run.
+        fs::remove_file(&self.log).ok();
+        // The first build is not in the time.
+        self.log(&mut self.cargo(tree, "build", prepare), UNCHANGED_MAX, "unchanged")?;
+        let (verdict, took) = timed(|| self.run_all(tree, UNCHANGED_MAX, "unchanged", prepare));
+        match verdict? {
+            Verdict::Survived => Ok((took * TIMES_MAX).max(RUN_MIN)),
+            _ => Err(Failure::Failed(format!("the simulator fails without a mutant (log: {})", self.log.display()))),
+        }
+    }
+
+    fn run_all(
+        &self,
+        tree: &Tree,
+        limit: Duration,
+        title: &str,
+        prepare: &dyn Fn(&mut Command),
+    ) -> Result<Verdict, Failure> {
+        if !self.log(&mut self.cargo(tree, "build", prepare), UNCHANGED_MAX, title)? {
             return Ok(Verdict::Unviable);
         }
         for arguments in self.runs {
-            if !self.log(self.cargo(tree, "run").arg("--").args(*arguments), limit, title)? {
+            if !self.log(self.cargo(tree, "run", prepare).arg("--").args(*arguments), limit, title)? {
                 return Ok(Verdict::CaughtBySimulator);
             }
         }
         Ok(Verdict::Survived)
     }
 
-    fn cargo(&self, tree: &Tree, what: &str) -> Command {
+    fn cargo(&self, tree: &Tree, what: &str, prepare: &dyn Fn(&mut Command)) -> Command {
         let mut command = cargo(&tree.root, &[what, "--locked"]);
-        command.args(self.program).env("CARGO_TARGET_DIR", &self.build);
+        command.args(self.program);
+        prepare(&mut command);
         command
     }
 
