@@ -296,6 +296,7 @@ impl Blobs {
             let last = self.log.next_sequence - 1;
             let summary = encode_summary(self.salts.mark, open.number, open.life, last, &open.entries);
             let blocks = u32::try_from(summary.blocks()).expect("a summary has a limit");
+            assert!(open.next_block + blocks <= self.geometry.segment_blocks, "a summary stands behind the batches");
             let offset = self.geometry.offset(open.number, self.geometry.segment_blocks - blocks);
             self.log.flight = Some(LogFlight::Summary);
             let kind = IoKind::Write { offset, data: vec![summary.into()], durability: Durability::Durable };
@@ -310,6 +311,7 @@ impl Blobs {
     }
 
     fn write_batch(&mut self, appends: Vec<Append>, superseded: Vec<AppendOwner>) {
+        assert!(self.log.flight.is_none(), "one batch is in flight at a time, so that one alone can be torn");
         self.log.begins_empty = false;
         self.log.moves_first = !self.log.moves_first;
         let open = self.log.open.as_ref().expect("a batch goes to an open segment");

@@ -76,12 +76,15 @@ impl Ring {
     /// Takes the space of a batch.
     pub(crate) fn push(&mut self, batch: LiveBatch) {
         assert!(batch.sequence == self.next_sequence(), "batches are numbered without a gap");
+        let is_free = self.fit(self.head, batch.blocks) == Some(batch.position);
+        assert!(is_free, "a batch lies where nothing is that recovery may need");
         self.head = batch.position + batch.blocks;
         self.live.push_back(batch);
     }
 
     /// Gives back the space before a durable tail.
     pub(crate) fn release_before(&mut self, tail: BatchSeq) {
+        assert!(tail <= self.next_sequence(), "a tail is a batch that there is, or the next one");
         while self.live.len() > 1 && self.live[0].sequence < tail {
             self.live.pop_front();
         }

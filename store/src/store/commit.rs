@@ -176,6 +176,7 @@ impl Store {
 
     fn write_batch(&mut self, position: u32, blocks: u32, count: usize) {
         let journal = &mut self.journal;
+        assert!(journal.flight.is_none(), "one batch is in flight at a time, so that one alone can be torn");
         let sequence = journal.ring.next_sequence();
         let place = BatchPlace { sequence, generation: journal.generation, tail: journal.tail, position };
         let mut entries: Vec<Pending> = journal.pending.drain(..count).collect();
