@@ -1,4 +1,4 @@
-//! The tests and the simulator of a package with many mutants in one build ([`switch`](super::switch)).
+//! The tests and the simulator of a package with many mutants in one build ([`switch`]).
 //!
 //! What does not compile is found by the compiler's errors and left out, build for build. For those, and for what cannot be switched,
 //! there is cargo-mutants with a build for each.
