@@ -143,11 +143,12 @@ impl Statement {
 /// taken for a user that there may be later, they would deny nothing to anybody.
 fn is_principal(name: &str) -> bool {
     let is_account = |id: &str| id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_digit());
-    let is_id = |id: &str| !id.is_empty() && !id.contains(['*', '?', '$']) && !is_account(id);
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['*', '?', '$']);
+    let is_id = |id: &str| is_name(id) && !is_account(id);
     match name.strip_prefix("arn:").map(|rest| rest.strip_prefix("aws:iam::").and_then(|rest| rest.split_once(':'))) {
         None => name == "*" || is_id(name),
         Some(Some((account, "root"))) => is_id(account),
-        Some(Some((_, rest))) => rest.strip_prefix("user/").is_some_and(|path| is_id(path) || is_account(path)),
+        Some(Some((_, rest))) => rest.strip_prefix("user/").is_some_and(is_name),
         Some(None) => false,
     }
 }

@@ -19,8 +19,12 @@ impl Rig {
 
     /// Passes time in which reads of what lies at `place` fail.
     fn pass_unread(&mut self, place: usize, time: Duration) {
-        let place = place as u64;
-        let fails = |io: &IoKind| matches!(io, IoKind::Read { offset, len } if (*offset..offset + *len as u64).contains(&place));
+        self.pass_unread_from(&[place], time);
+    }
+
+    /// Passes time in which reads of what lies at any of these places fail.
+    fn pass_unread_from(&mut self, places: &[usize], time: Duration) {
+        let fails = |io: &IoKind| matches!(io, IoKind::Read { offset, len } if places.iter().any(|place| (*offset..offset + *len as u64).contains(&(*place as u64))));
         let end = self.now + time;
         loop {
             self.complete_with(fails);
@@ -203,9 +207,14 @@ fn a_failed_read_fails_one_blob() {
     assert_eq!(store.get(1, 0, 100).unwrap(), data_of(1, 100));
 }
 
+/// Blobs whose compaction makes no pauses.
+fn unpaced() -> Rig {
+    Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() })
+}
+
 #[test]
 fn what_cannot_be_read_stays_alone_in_its_segment_until_it_can() {
-    let mut store = Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() });
+    let mut store = unpaced();
     let len = |number| if number == 4 { 7_000 } else { 20_000 };
     (1..=12).for_each(|number| drop(store.put(number, len(number)).unwrap()));
     let segment = store.segment_of(3);
@@ -236,8 +245,29 @@ fn what_cannot_be_read_stays_alone_in_its_segment_until_it_can() {
 }
 
 #[test]
+fn after_many_records_that_cannot_be_read_the_rest_of_a_segment_is_not_tried() {
+    let mut store = unpaced();
+    (1..=20).for_each(|number| drop(store.put(number, 100).unwrap()));
+    (21..=32).for_each(|number| drop(store.put(number, 20_000).unwrap()));
+    let segment = store.segment_of(1);
+    assert_eq!(store.segment_of(20), segment);
+    for number in (21..=32).filter(|number| store.segment_of(*number) == segment).collect::<Vec<_>>() {
+        store.submit(BlobRequestKind::Remove { blob: id(number) });
+    }
+    let places: Vec<usize> = (1..=20).map(|number| store.place_of(number)).collect();
+    store.pass_unread_from(&places, Duration::from_secs(50));
+    assert_eq!(store.events().len(), 16);
+    assert_eq!(store.blobs.segments.get(segment).state, SegmentState::Postponed);
+    store.pass_unread(usize::MAX, Duration::from_secs(60));
+    assert_eq!((store.events(), store.blobs.segments.get(segment).state), (vec![], SegmentState::Free));
+    for number in 1..=20 {
+        assert_eq!(store.get(number, 0, 100).unwrap(), data_of(number, 100), "{number}");
+    }
+}
+
+#[test]
 fn a_segment_is_free_once_what_could_not_be_read_is_put_anew() {
-    let mut store = Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() });
+    let mut store = unpaced();
     (1..=12).for_each(|number| drop(store.put(number, 20_000).unwrap()));
     let segment = store.segment_of(3);
     for number in [1, 4, 5, 6, 7] {
