@@ -369,6 +369,68 @@ mod tests {
     }
 
     #[test]
+    fn of_two_claims_of_one_epoch_and_owner_the_first_one_heard_stays() {
+        let (one, other) = (claim(1, 1, 3, &[(0, 0)]), claim(1, 1, 3, &[(10, 10)]));
+        assert!(!one.beats(&other) && !other.beats(&one));
+        let mut table = Claims::default();
+        table.hear(one.clone(), 2, false);
+        assert_eq!(table.hear(other, 2, false), Heard::Known);
+        assert_eq!(table.get(GroupId(1)), Some(&one));
+    }
+
+    #[test]
+    fn the_digest_follows_from_the_claims_that_stand() {
+        let claims = [claim(1, 1, 2, &[(0, 9)]), claim(2, 2, 2, &[]), claim(1, 3, 4, &[]), claim(2, 2, 6, &[(3, 3)])];
+        let digest = |claims: &[Claim]| {
+            let mut table = Claims::default();
+            claims.iter().for_each(|claim| {
+                table.hear(claim.clone(), 9, false);
+            });
+            assert_eq!(table.hashes().fold(0, |all, (_, hash)| all ^ hash), table.digest());
+            assert!(table.hashes().map(|(claim, _)| claim.group).eq(table.iter().map(|claim| claim.group)));
+            (table.len(), table.digest())
+        };
+        let all = digest(&claims);
+        assert_eq!(all, digest(&claims[2..]));
+        let parts = [&claims[..1], &claims[..2], &claims[..3], &claims[1..2], &claims[2..3]].map(digest);
+        assert!(parts.iter().all(|part| *part != all && part.1 != 0));
+        assert_eq!([parts[0], parts[2]].map(|part| part.0), [1, 2]);
+    }
+
+    #[test]
+    fn servers_turn_when_they_begin_or_cease_to_own_slots() {
+        let server = |number| ServerId::from_bytes([number; 16]);
+        let mut table = Claims::default();
+        let steps: [(Claim, &[u8], &[u8], u16); 6] = [
+            (claim(1, 1, 2, &[(0, 9)]), &[1], &[1], 10),
+            (claim(1, 1, 4, &[(0, 19)]), &[], &[1], 20),
+            (claim(2, 2, 4, &[]), &[], &[1], 20),
+            (claim(2, 2, 6, &[(5, 19), (50, 59)]), &[2], &[1, 2], 30),
+            (claim(1, 3, 8, &[(0, 19)]), &[1, 3], &[2, 3], 30),
+            (claim(2, 2, 10, &[]), &[2], &[3], 20),
+        ];
+        for (claim, turned, owners, assigned) in steps {
+            let step = alloc::format!("{claim:?}");
+            table.hear(claim, 9, false);
+            let found = table.take_turned();
+            assert!(turned.iter().all(|number| found.contains(&server(*number))), "{step}: {found:?}");
+            assert_eq!(table.take_turned(), [], "each is told once");
+            assert!(table.owners().eq(owners.iter().map(|number| server(*number))), "{step}");
+            assert_eq!(table.assigned(), assigned, "{step}");
+        }
+        assert_eq!(table.owned_by(GroupId(1)), table.owned_by_server(server(3)));
+        assert_eq!(table.owner(Slot::new(50).unwrap()), None, "nobody else claims what was given up");
+    }
+
+    #[test]
+    fn a_claim_that_does_not_stand_holds_what_its_group_owns_of_it() {
+        let mut table = Claims::default();
+        table.hear(claim(1, 1, 4, &[(0, 9)]), 2, false);
+        let held = |ranges: &[(u16, u16)]| table.held(&claim(1, 1, 2, ranges)).count();
+        assert_eq!([held(&[(40, 45)]), held(&[(5, 14)]), held(&[(0, 99)])], [0, 5, 10]);
+    }
+
+    #[test]
     fn runs_cover_what_is_owned() {
         let mut table = Claims::default();
         let wanted = SlotSet::from_ranges([SlotRange::new(5, 200), SlotRange::new(300, 16_383)].into_iter().flatten());
@@ -381,6 +443,12 @@ mod tests {
             .collect();
         assert_eq!(runs, [(5, 89, 1), (90, 150, 2), (350, 400, 1)]);
         assert_eq!((run_len(&[]), run_len(&[1]), run_len(&[7; 200]), run_len(&[7, 7, 8])), (0, 1, 200, 2));
+        let mixed = |parts: &[(usize, u16)]| {
+            run_len(&parts.iter().flat_map(|(count, owner)| vec![*owner; *count]).collect::<Vec<_>>())
+        };
+        let cases: [&[(usize, u16)]; 3] =
+            [&[(64, 7), (1, 8), (99, 7)], &[(100, 7), (2, 8), (98, 7)], &[(100, 7), (100, 8)]];
+        assert_eq!(cases.map(mixed), [64, 100, 100]);
     }
 
     #[test]

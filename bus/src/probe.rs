@@ -245,6 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn a_newcomer_may_have_any_of_the_turns_that_are_left() {
+        let turns: BTreeSet<_> = (0..100)
+            .map(|seed| {
+                let (mut prober, mut chance) = (prober(), Chance::new(seed));
+                (0..4).for_each(|place| prober.handle_added(place, &mut chance));
+                (0..2).for_each(|_| assert!(prober.next_place(&mut chance).is_some()));
+                prober.handle_added(4, &mut chance);
+                (0..3).position(|_| prober.next_place(&mut chance) == Some(4))
+            })
+            .collect();
+        assert_eq!(turns, [0, 1, 2].map(Some).into());
+    }
+
+    #[test]
     fn only_the_first_answer_of_the_one_who_was_asked_counts() {
         let mut prober = prober();
         let tokens: Vec<u32> = (1..=3).filter_map(|number| prober.begin(id(number), Cause::Turn, at(0))).collect();
@@ -273,6 +287,27 @@ mod tests {
     }
 
     #[test]
+    fn patience_is_two_round_trips_and_eight_deviations() {
+        let mut prober = prober();
+        let micros = |micros: u64| Instant::from_nanos(micros * 1_000);
+        for (turn, round_trip, wait) in [(1, 40_000, 240_000), (2, 80_000, 290_000), (3, 20_000, 283_750)] {
+            let token = prober.begin(id(1), Cause::Turn, micros(turn * 1_000_000)).unwrap();
+            prober.handle_answer(id(1), token, micros(turn * 1_000_000 + round_trip), false);
+            assert_eq!(prober.wait(), Duration::from_micros(wait), "{turn}");
+        }
+    }
+
+    #[test]
+    fn so_many_probes_are_under_way_and_no_more() {
+        let mut prober = prober();
+        for number in 0..=PROBES_MAX {
+            assert_eq!(prober.begin(id(1), Cause::Doubt, at(0)).is_some(), number < PROBES_MAX);
+            prober.begin_indirect(id(1), 7, at(0), false, at(0));
+        }
+        assert_eq!(core::iter::from_fn(|| prober.poll_unheard(at(1_500))).count(), PROBES_MAX);
+    }
+
+    #[test]
     fn silence_after_indirect_probes_is_reported_once() {
         let mut prober = prober();
         prober.begin_indirect(id(1), 5, at(0), false, at(100));
@@ -288,7 +323,9 @@ mod tests {
     fn a_stop_of_this_process_is_not_held_against_anybody() {
         let mut prober = prober();
         prober.begin(id(1), Cause::Turn, at(0));
+        prober.begin_indirect(id(1), 5, at(0), false, at(0));
         prober.handle_stall(Duration::from_secs(3));
         assert!(prober.poll_silent(at(3_400)).is_none() && prober.poll_silent(at(3_500)).is_some());
+        assert!(prober.poll_unheard(at(4_499)).is_none() && prober.poll_unheard(at(4_500)).is_some());
     }
 }

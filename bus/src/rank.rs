@@ -50,5 +50,7 @@ mod tests {
             assert_eq!(rank(own, &order), u32::try_from(expected).unwrap());
         }
         assert_eq!(rank(&order[0], &[]), 0);
+        assert!(!order[0].is_better(&order[0]));
+        assert_eq!(rank(&standing(7, 5, 9), &order), 3, "what is told of itself does not stand before it");
     }
 }

@@ -193,8 +193,11 @@ mod tests {
         assert_eq!(reach.age(&voters, id(1), at(41)), 3, "ages are rounded up");
         reach.handle_age(at(40), 1);
         assert_eq!(known(&reach, at(41)), Some(at(30)));
-        reach.handle_age(at(40), Beat::AGE_MAX);
-        assert_eq!(known(&reach, at(41)), Some(at(30)));
+        let long_after = at(Beat::AGE_MAX * 10 + 40);
+        reach.handle_age(long_after, Beat::AGE_MAX);
+        assert_eq!(known(&reach, at(41)), Some(at(30)), "that is no age but never");
+        reach.handle_age(long_after, Beat::AGE_MAX - 1);
+        assert_eq!(known(&reach, at(51)), Some(at(50)));
     }
 
     #[test]
@@ -240,12 +243,14 @@ mod tests {
         let timeout = Duration::from_secs(10);
         reach.handle_voters_changed(&voters, id(1), timeout, at(0));
         let asked: alloc::collections::BTreeSet<_> = (0..5)
-            .filter_map(|_| {
+            .filter_map(|turn| {
                 let now = reach.next_pulse();
-                assert!(now < at(2_500));
+                assert_eq!(now, at(turn * 500));
                 reach.take_pulse(&voters, timeout, now)
             })
             .collect();
         assert_eq!(asked.len(), 5);
+        reach.take_pulse(&voters, Duration::from_millis(500), at(9_000));
+        assert_eq!(reach.next_pulse(), at(9_040), "the least distance");
     }
 }

@@ -478,4 +478,173 @@ mod tests {
         assert!(suspicion.end(id(9)).is_some_and(|doubt| doubt.suspected));
         assert_eq!(suspicion.next_poll(), at(18_950), "when it is probed again");
     }
+
+    /// When a voter that looks exactly when it should has something to do about a member whose silence began at 0, and what. It begins
+    /// to watch at `begun`.
+    fn deeds(begun: u64, timeout: Duration, until: u64) -> Vec<(u64, &'static str)> {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(9), at(0), at(begun));
+        let mut deeds = Vec::new();
+        loop {
+            let now = suspicion.next_poll();
+            let ms = now.saturating_since(at(0)).as_millis().try_into().unwrap();
+            if ms > until {
+                return deeds;
+            }
+            let found = suspicion.poll(now, timeout, WAIT, true, false);
+            let suspected = found.suspected.iter().map(|(_, silent)| {
+                assert_eq!(*silent, now.saturating_since(at(0)));
+                "suspect"
+            });
+            let probes = found.probes.iter().map(|(_, due)| if *due == Due::Probe { "probe" } else { "ask" });
+            let before = deeds.len();
+            deeds.extend(suspected.chain(found.reports.iter().map(|_| "report")).chain(probes).map(|deed| (ms, deed)));
+            assert!(deeds.len() > before, "nothing is due at {ms}");
+        }
+    }
+
+    #[test]
+    fn a_doubted_member_is_probed_asked_for_suspected_and_reported_at_set_times() {
+        let mut expected: Vec<_> = [400, 500, 600].map(|ms| (ms, "probe")).into();
+        expected.extend(
+            (1..=14).map(|second| (second * 1_000 + 600, if [4, 9, 13].contains(&second) { "ask" } else { "probe" })),
+        );
+        expected.extend([
+            (15_000, "suspect"),
+            (15_000, "report"),
+            (15_200, "report"),
+            (15_600, "report"),
+            (15_600, "probe"),
+        ]);
+        expected.extend([
+            (16_400, "report"),
+            (18_000, "report"),
+            (19_350, "probe"),
+            (21_200, "report"),
+            (23_100, "probe"),
+        ]);
+        expected.extend([
+            (26_850, "probe"),
+            (27_600, "report"),
+            (30_600, "probe"),
+            (34_350, "probe"),
+            (35_100, "report"),
+        ]);
+        assert_eq!(deeds(400, TIMEOUT, 36_000), expected);
+        // A short timeout: probes keep a distance, and whoever begins late waits for its own probes.
+        let expected: [(u64, &str); 11] = [
+            (900, "ask"),
+            (1_000, "probe"),
+            (1_100, "probe"),
+            (1_200, "probe"),
+            (1_300, "suspect"),
+            (1_300, "report"),
+            (1_300, "probe"),
+            (1_425, "probe"),
+            (1_500, "report"),
+            (1_550, "probe"),
+            (1_675, "probe"),
+        ];
+        assert_eq!(deeds(900, Duration::from_millis(500), 1_700), expected);
+    }
+
+    #[test]
+    fn a_suspicion_needs_three_own_probes_and_the_time_of_four_answers() {
+        for (polls, suspected) in
+            [(&[0, 100, 200, 300, 399, 400][..], Some(400)), (&[500, 600, 700, 720], Some(720)), (&[500, 10_000], None)]
+        {
+            let mut suspicion = Suspicion::default();
+            suspicion.begin(id(9), Instant::ORIGIN, at(0));
+            let mut polls = polls.iter().copied();
+            let found = polls.find(|ms| !suspicion.poll(at(*ms), TIMEOUT, WAIT, true, false).suspected.is_empty());
+            assert_eq!(found, suspected);
+        }
+    }
+
+    #[test]
+    fn what_is_due_together_is_looked_at_together() {
+        let mut suspicion = Suspicion::default();
+        assert_eq!(suspicion.next_poll(), Instant::NEVER);
+        suspicion.begin(id(8), at(0), at(0));
+        assert_eq!(suspicion.next_poll(), at(0));
+        suspicion.poll(at(0), TIMEOUT, WAIT, true, false);
+        suspicion.begin(id(9), at(0), at(30));
+        assert_eq!(suspicion.next_poll(), at(50), "somewhat later");
+        suspicion.poll(at(90), TIMEOUT, WAIT, true, false);
+        assert_eq!(suspicion.next_poll(), at(110), "one is due at 100");
+        suspicion.poll(at(110), TIMEOUT, WAIT, false, false);
+        assert_eq!(suspicion.next_poll(), at(3_000), "a bystander has nothing to do before it forgets the first");
+        suspicion.handle_left(id(7), at(200));
+        assert_eq!(suspicion.next_poll(), at(200), "a goodbye does not wait");
+        assert_eq!(suspicion.poll(at(3_030), TIMEOUT, WAIT, false, false).expired, [id(8), id(9)]);
+        suspicion.poll(at(3_050), TIMEOUT, WAIT, false, false);
+        assert_eq!((suspicion.len(), suspicion.next_poll()), (1, at(3_200)));
+        suspicion.handle_stall(Duration::ZERO, at(3_100));
+        assert_eq!(suspicion.next_poll(), at(3_100), "after a stop it is looked at again");
+        suspicion.poll(at(3_100), TIMEOUT, WAIT, false, false);
+        suspicion.handle_regained(at(3_130));
+        assert_eq!(suspicion.next_poll(), at(3_130), "and where a majority is in reach again");
+    }
+
+    #[test]
+    fn those_are_silent_for_a_while_who_are_not_suspected_yet() {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(7), at(0), at(0));
+        suspicion.begin(id(8), at(500), at(500));
+        suspicion.handle_left(id(9), at(0));
+        let silent = |ms| suspicion.silent_for(Duration::from_millis(ms), at(1_000));
+        assert_eq!([0, 500, 501, 1_000, 1_001].map(silent), [2, 2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn time_under_watch_does_not_count_while_this_process_was_stopped() {
+        let mut suspicion = Suspicion::default();
+        suspicion.begin(id(9), Instant::ORIGIN, at(0));
+        for ms in [0, 100, 200] {
+            suspicion.poll(at(ms), TIMEOUT, WAIT, true, false);
+        }
+        suspicion.handle_stall(Duration::from_secs(10), at(10_300));
+        let suspected =
+            [10_300, 10_399, 10_400].map(|ms| suspicion.poll(at(ms), TIMEOUT, WAIT, true, false).suspected.len());
+        assert_eq!(suspected, [0, 0, 1]);
+    }
+
+    #[test]
+    fn other_voters_hear_all_suspicions_anew() {
+        let (voters, mut suspicion) = (voters(), Suspicion::default());
+        suspicion.handle_left(id(9), at(0));
+        let reported = |suspicion: &mut Suspicion, ms| suspicion.poll(at(ms), TIMEOUT, WAIT, true, false).reports;
+        for ms in [0, 200, 600] {
+            assert_eq!(reported(&mut suspicion, ms), [id(9)], "{ms}");
+        }
+        assert_eq!(suspicion.doubt(id(9)).map(|doubt| doubt.reported), Some(3));
+        suspicion.handle_report(&voters, id(2), id(9), 0, at(600), TIMEOUT);
+        suspicion.handle_voters_changed(at(700));
+        assert_eq!(suspicion.reports(id(9), at(700), TIMEOUT), Tally::default(), "their places are others now");
+        assert_eq!(suspicion.next_poll(), at(700));
+        for (ms, expected) in [(700, 1), (899, 1), (900, 2), (1_299, 2), (1_300, 3)] {
+            reported(&mut suspicion, ms);
+            assert_eq!(suspicion.doubt(id(9)).map(|doubt| doubt.reported), Some(expected), "{ms}");
+        }
+    }
+
+    #[test]
+    fn reports_are_valid_for_one_to_two_timeouts_also_soon_after_the_clock_began() {
+        let early = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        for refuted in [0, 1] {
+            let (voters, mut suspicion) = (voters(), Suspicion::default());
+            suspicion.handle_report(&voters, id(1), id(9), refuted, early(10_000), TIMEOUT);
+            let counted = [15_000, 24_999, 30_000, 44_999, 45_000]
+                .map(|ms| suspicion.reports(id(9), early(ms), TIMEOUT).present.count_ones());
+            assert_eq!(counted, [1, 1, 1, 1, 0], "{refuted}");
+        }
+        // What is out of date is kept for nobody.
+        let (voters, mut suspicion) = (voters(), Suspicion::default());
+        suspicion.handle_report(&voters, id(1), id(9), 0, at(0), TIMEOUT);
+        let kept = [0, 10_000, 29_999, 30_000].map(|ms| {
+            suspicion.poll(at(ms), TIMEOUT, WAIT, true, false);
+            suspicion.reports.len()
+        });
+        assert_eq!(kept, [1, 1, 1, 0]);
+    }
 }

@@ -213,6 +213,26 @@ fn the_latest_of_equals_is_waited_for_as_long() {
 }
 
 #[test]
+fn whom_nobody_waits_for_any_more_hides_no_other() {
+    let mut voter = Voter::new();
+    voter.votes.handle_refused(id(5), &voter.election(12, 8), NOW);
+    voter.pass(BETTER_TIME);
+    let less = voter.election(12, 7);
+    voter.votes.handle_refused(id(4), &less, voter.now);
+    assert_eq!(voter.ask(5, &voter.election(12, 6)), Err(Reason::BetterCandidate));
+}
+
+#[test]
+fn a_primary_need_not_know_its_own_latest_claim() {
+    let mut voter = Voter::new();
+    let wish = |voter: &Voter, epoch| VoteRequest { base: Epoch(8), ..voter.wish(1, epoch, (300, 309)) };
+    let wishes = [9, 10, 12].map(|epoch| wish(&voter, epoch));
+    let answers = wishes.map(|wish| voter.ask(1, &wish));
+    // Slots that it kept by the earlier claim may not be its own any more by the later one, but here all of them are.
+    assert_eq!(answers, [Err(Reason::StaleClaim), Err(Reason::StaleClaim), Ok(())]);
+}
+
+#[test]
 fn slots_belong_to_the_greater_epoch() {
     let mut voter = Voter::new();
     assert_eq!(voter.ask(2, &voter.wish(1, 12, (300, 309))), Err(Reason::StaleClaim), "not its group");
@@ -326,4 +346,45 @@ fn who_has_failed_is_not_waited_for() {
     // Who failed behind its vote has voted.
     ballot.handle_granted(&voters, id(7), Bugs::default());
     assert!(!ballot.is_lost(&voters, failed()));
+}
+
+/// A ballot with these votes and refusals while voters 1 to 5 follow after 6 to 8: won, lost, or open.
+fn outcome(granted: &[u8], refused: &[u8]) -> &'static str {
+    let mut voters = Voters::default();
+    voters.hear(
+        &VoterSet { epoch: Epoch(5), after: Epoch(1), previous: [6, 7, 8].map(id).into(), ..set_of(1..=5) },
+        id(1),
+    );
+    let mut ballot = Ballot::new(Purpose::Slots, Epoch(1), Phase::Waiting(NOW), NOW);
+    ballot.begin(Epoch(2), SlotSet::EMPTY, NOW);
+    for (place, number) in granted.iter().enumerate() {
+        let is_first = !granted[..place].contains(number);
+        assert_eq!(ballot.handle_granted(&voters, id(*number), Bugs::default()), is_first, "{number}");
+    }
+    refused.iter().for_each(|number| ballot.handle_refused(&voters, id(*number), Epoch(1)));
+    match (ballot.is_won(&voters, Bugs::default()), ballot.is_lost(&voters, core::iter::empty())) {
+        (true, false) => "won",
+        (false, true) => "lost",
+        (false, false) => "open",
+        (true, true) => "both",
+    }
+}
+
+#[test]
+fn a_ballot_is_won_and_lost_by_each_set_that_has_a_say() {
+    let cases: [(&[u8], &[u8], &str); 10] = [
+        (&[], &[], "open"),
+        (&[1, 2, 3], &[], "open"),
+        (&[6, 7, 8], &[], "open"),
+        (&[1, 2, 2, 2, 6, 7], &[], "open"),
+        (&[1, 2, 3, 6, 7], &[], "won"),
+        (&[1, 2, 3, 6, 7], &[4, 5, 8], "won"),
+        (&[], &[1, 2, 6], "open"),
+        (&[1, 2], &[3, 4, 5], "lost"),
+        (&[1, 2, 3, 4, 5], &[6, 7], "lost"),
+        (&[7, 8], &[6, 7, 8], "open"),
+    ];
+    for (granted, refused, expected) in cases {
+        assert_eq!(outcome(granted, refused), expected, "{granted:?} {refused:?}");
+    }
 }
