@@ -4,6 +4,8 @@ mod ballots;
 mod departures;
 mod membership;
 mod refusals;
+mod single;
+mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
