@@ -5,6 +5,7 @@ mod departures;
 mod membership;
 mod refusals;
 mod single;
+mod standing;
 mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};
