@@ -2,10 +2,12 @@
 
 mod ballots;
 mod departures;
+mod governing;
 mod membership;
 mod refusals;
 mod single;
 mod standing;
+mod storing;
 mod watching;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,13 @@
 //! Members that stop in order: what they lead goes to replicas first, and nobody waits for their silence.
 
+use super::single::{Single, record};
 use super::*;
+use crate::ballot::{Ballot, Phase};
+use crate::claim::Claim;
 use crate::event::{Departure, Health, Role};
+use crate::member::{Description, MemberRecord};
+use crate::packet::{Body, Purpose};
+use crate::slot::SlotSet;
 
 /// Three members; the first leads all slots, the second follows it.
 fn led() -> Net {
@@ -171,4 +177,94 @@ fn three_voters_stay_voters_while_one_is_away() {
     net.kill(2);
     net.run(10_000);
     assert!([1, 3].iter().all(|at| net.bus(*at).cluster_state().has_quorum));
+}
+
+/// Server 1, which leads group 1 with the replicas 4 to 7, among servers 1 to 8.
+fn leader() -> Single {
+    let mut single = Single::setup(1, 8, &[1, 2, 3], &[1, 2]);
+    for replica in 4..=7 {
+        let description = Description { revision: 1, ..record(replica, &[1]).description };
+        single.join(MemberRecord { description, ..record(replica, &[]) });
+    }
+    single
+}
+
+#[test]
+fn who_leaves_tells_all_that_live_and_offers_again_and_again_to_those_that_stay() {
+    let mut single = leader();
+    single.life(5, 0, true);
+    single.hear(6, &Body::Departure(Departure::Leaves));
+    // A group without slots, one that it follows, and one whose writes are paused are not offered.
+    let empty = Claim { group: group(9), owner: id(1), epoch: Epoch(2), slots: SlotSet::EMPTY };
+    single.bus.hear_claim(single.now(), id(1), empty, false);
+    single.command(Command::Follow { group: group(2) });
+    let description = Description { revision: 2, ..record(7, &[1, 2, 9]).description };
+    single.join(MemberRecord { description, ..record(7, &[]) });
+    single.pass(100);
+    single.take_sent();
+    single.command(Command::Depart(Departure::Leaves));
+    assert_eq!(single.sent_to(|body| *body == Body::Departure(Departure::Leaves)), [2, 3, 4, 6, 7, 8]);
+    single.command(Command::Depart(Departure::Leaves));
+    assert_eq!(single.take_sent(), [], "that is known");
+    assert_eq!(single.bus.led_groups().collect::<Vec<_>>(), [(group(1), true)]);
+    let offers =
+        |single: &mut Single| single.sent_to(|body| *body == Body::HandoverOffer { group: group(1), offset: 0 });
+    for (ms, expected) in [(249, &[][..]), (1, &[4, 7]), (499, &[]), (1, &[4, 7]), (499, &[]), (1, &[4, 7])] {
+        single.pass(ms);
+        let offered: Vec<u8> = single.sent_to(|body| matches!(body, Body::HandoverOffer { .. }));
+        assert_eq!(offered, expected, "{ms}");
+    }
+    single.hear(4, &Body::HandoverAsk(group(1)));
+    single.pass(500);
+    assert_eq!(offers(&mut single), [], "it is under way");
+    single.pass(6_000);
+    assert!(offers(&mut single).contains(&4), "nothing came of it");
+    single.command(Command::Depart(Departure::Stays));
+    single.pass(2_000);
+    assert_eq!(offers(&mut single), []);
+}
+
+#[test]
+fn who_has_left_ends_what_it_could_not_serve() {
+    let cases = [
+        (Purpose::Election, false, false),
+        (Purpose::ByHand, false, false),
+        (Purpose::ByHand, true, true),
+        (Purpose::Slots, false, true),
+        (Purpose::Voters, false, true),
+    ];
+    for (purpose, is_won, is_kept) in cases {
+        for (departure, is_kept) in [(Departure::Left, is_kept), (Departure::Leaves, true)] {
+            let mut single = leader();
+            let now = single.now();
+            let phase = if is_won { Phase::Won } else { Phase::Waiting(now + Duration::from_secs(1)) };
+            single.bus.ballots.insert(group(1), Ballot::new(purpose, Epoch(2), phase, now));
+            single.command(Command::Depart(departure));
+            assert_eq!(single.bus.ballots.contains_key(&group(1)), is_kept, "{purpose:?} {departure:?}");
+        }
+    }
+}
+
+#[test]
+fn a_goodbye_is_a_suspicion_and_a_return_ends_it() {
+    let is_left = Event::Left { id: id(5) };
+    let suspected = Event::Suspected { id: id(5) };
+    let returned = Event::Returned { id: id(5) };
+    for (stops, expected) in [(false, &[suspected, is_left.clone()][..]), (true, &[is_left])] {
+        let mut single = leader();
+        if stops {
+            single.command(Command::Depart(Departure::Leaves));
+        }
+        single.hear(5, &Body::Departure(Departure::Leaves));
+        single.hear(5, &Body::Departure(Departure::Stays));
+        assert!(!single.has(&returned), "it never left");
+        single.events.clear();
+        for _ in 0..2 {
+            single.hear(5, &Body::Departure(Departure::Left));
+        }
+        assert_eq!(single.events, expected, "members that stop together accuse nobody");
+        assert_eq!(single.bus.counters().suspicions, u64::from(!stops));
+        single.hear(5, &Body::Departure(Departure::Stays));
+        assert!(single.has(&returned));
+    }
 }
