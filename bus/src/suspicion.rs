@@ -559,6 +559,10 @@ mod tests {
             let found = polls.find(|ms| !suspicion.poll(at(*ms), TIMEOUT, WAIT, true, false).suspected.is_empty());
             assert_eq!(found, suspected);
         }
+        let mut late = Suspicion::default();
+        late.begin(id(9), Instant::ORIGIN, at(0));
+        late.poll(at(500), TIMEOUT, WAIT, true, false);
+        assert_eq!(late.next_poll(), at(600), "there is nothing to do before the next probe");
     }
 
     #[test]

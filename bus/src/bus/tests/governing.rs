@@ -62,6 +62,19 @@ fn going_over_is_told_again_and_again_once_that_very_set_is_stored() {
 }
 
 #[test]
+fn a_voter_that_lost_its_memory_tells_an_epoch_beyond_any_that_it_can_have_voted_in() {
+    for (memory_since, least, from) in [(1, 0, Epoch::ZERO), (2, 1 << 32, Epoch(3))] {
+        let mut single = Single::setup(1, 6, &[1, 2, 3], &[]);
+        single.bus.memory_since = Incarnation(memory_since);
+        hear(&mut single, &VoterSet { epoch: Epoch(3), after: Epoch(2), ..told(&[1, 4, 5], &[1, 2, 3]) });
+        let sent = single.take_sent();
+        let told = sent.iter().find_map(|(_, body)| if let Body::Adopted(told) = body { Some(*told) } else { None });
+        let told = told.expect("it goes over all the same");
+        assert_eq!((told.known, told.from), (Epoch(single.bus.current_epoch().0 + least), from), "{memory_since}");
+    }
+}
+
+#[test]
 fn voters_that_are_set_are_checked() {
     let mut single = Single::setup(1, 6, &[], &[]);
     single.join(MemberRecord {
@@ -146,6 +159,33 @@ fn a_choice_that_is_no_later_one_is_none() {
     for (epoch, expected) in [(1, 2), (2, 2), (3, 3)] {
         single.bus.choose(single.now(), Epoch(epoch));
         single.drain();
-        assert_eq!(single.bus.voters().epoch, Epoch(expected));
+        let voters = single.bus.voters();
+        assert_eq!((voters.epoch, voters.previous.is_empty()), (Epoch(expected), epoch < 3), "{epoch}");
     }
+}
+
+#[test]
+fn those_that_may_not_go_over_to_a_choice_make_another_one_at_different_times() {
+    let times: Vec<u64> = (0..20)
+        .map(|seed| {
+            let mut single = Single::setup(3, 5, &[], &[]);
+            single.bus.reseed(seed);
+            let set = VoterSet { origin: Origin::Chosen, ..told(&[1, 2, 3], &[]) };
+            hear(&mut single, &set);
+            single.pass(3_000);
+            assert!(!single.bus.ballots.contains_key(&CHOICE), "others come first");
+            single.bus.votes.restore(CHOICE, crate::ballot::Given { epoch: Epoch(9), candidate: id(2) });
+            let refused = single.bus.counters().refused_unentitled;
+            hear(&mut single, &VoterSet { epoch: Epoch(3), after: Epoch(2), previous: set.voters.clone(), ..set });
+            assert_eq!((single.bus.voters().epoch, single.bus.counters().refused_unentitled), (Epoch(2), refused + 1));
+            let start = single.ms;
+            while !single.bus.ballots.contains_key(&CHOICE) {
+                assert!(single.ms < start + 7_000);
+                single.pass(10);
+            }
+            single.ms - start
+        })
+        .collect();
+    assert!(times.iter().all(|ms| (2_000..=6_010).contains(ms)), "{times:?}");
+    assert!(times.iter().any(|ms| *ms < 3_000) && times.iter().any(|ms| *ms > 5_000), "{times:?}");
 }

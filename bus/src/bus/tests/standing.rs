@@ -58,7 +58,7 @@ fn waits(single: &Single) -> Option<u64> {
 #[test]
 fn a_replica_stands_where_it_may_and_its_primary_has_failed() {
     type Change = fn(&mut Single);
-    let cases: [(&str, bool, Change); 7] = [
+    let cases: [(&str, bool, Change); 9] = [
         ("it may", true, |_| ()),
         ("it is told not to", false, |single| single.bus.config.stands = false),
         ("it is about to stop", false, |single| single.command(Command::Depart(Departure::Leaves))),
@@ -70,6 +70,14 @@ fn a_replica_stands_where_it_may_and_its_primary_has_failed() {
         ("an operator has chosen it", false, |single| {
             single.command(Command::Failover { group: G, how: crate::event::How::Forced });
             single.bus.ballots.get_mut(&G).unwrap().purpose = Purpose::Election;
+        }),
+        ("its copy is as old as it may be", true, |single| {
+            let copy = CopyState::Since(single.ago(165_000));
+            single.command(Command::Offset { group: G, offset: 7, copy });
+        }),
+        ("its copy is older", false, |single| {
+            let copy = CopyState::Since(single.ago(165_001));
+            single.command(Command::Offset { group: G, offset: 7, copy });
         }),
         ("its copy is gone", false, |single| {
             single.command(Command::Offset { group: G, offset: 7, copy: CopyState::Missing });
@@ -108,6 +116,16 @@ fn a_replica_stands_against_nobody_who_is_only_suspected_or_unknown() {
     single.bus.stand_if_failed(single.now(), G);
     single.drain();
     assert_eq!(single.sent_to(|body| matches!(body, Body::Stand { .. })), [], "once");
+}
+
+#[test]
+fn an_election_ends_when_that_very_primary_is_back() {
+    let mut single = replica(4);
+    [1, 8].into_iter().for_each(|number| single.life(number, 0, true));
+    for (number, goes_on) in [(8, true), (1, false)] {
+        single.life(number, 1, false);
+        assert_eq!(stands(&single), goes_on, "{number}");
+    }
 }
 
 #[test]
@@ -187,7 +205,10 @@ fn an_election_ends_with_the_copy_and_an_operators_choice_does_not() {
         single.pass(10);
         let ballot = single.bus.ballots.get_mut(&G).unwrap();
         ballot.purpose = purpose;
+        let epoch = ballot.epoch;
         single.command(Command::Offset { group: G, offset: 7, copy });
+        let goes_on = single.bus.ballots.get(&G).map(|ballot| ballot.epoch);
+        assert_eq!(goes_on, (copy != CopyState::Missing || !ends).then_some(epoch), "{purpose:?} {copy:?}");
         single.pass(2_000);
         assert_eq!(!single.bus.ballots.contains_key(&G), ends, "{purpose:?} {copy:?}");
         let tells = single.events.iter().any(|event| matches!(event, Event::NotStanding { .. }));

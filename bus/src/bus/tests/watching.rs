@@ -57,7 +57,8 @@ fn who_is_silent_in_its_turn_is_asked_for_and_then_doubted() {
 
 #[test]
 fn where_nobody_is_left_to_ask_a_silent_member_is_doubted_at_once() {
-    for (count, heard_ms, expected) in [(2, None, &[2][..]), (3, None, &[]), (2, Some(50), &[])] {
+    let cases = [(2, None, &[2][..], 0), (3, None, &[], 1), (2, Some(50), &[], 0), (3, Some(50), &[], 0)];
+    for (count, heard_ms, expected, asked) in cases {
         let mut single = Single::setup(1, count, &[], &[]);
         single.silent = [2].into();
         let now = single.now();
@@ -67,7 +68,7 @@ fn where_nobody_is_left_to_ask_a_silent_member_is_doubted_at_once() {
             single.hear(2, &Body::News(Vec::new()));
         }
         single.pass(300 - heard_ms.unwrap_or(0));
-        assert_eq!(doubted(&single), expected, "{count} {heard_ms:?}");
+        assert_eq!((doubted(&single), single.sent_to(is_ask).len()), (expected.into(), asked), "{count} {heard_ms:?}");
     }
 }
 
@@ -419,4 +420,33 @@ fn replicas_of_those_that_failed_hear_it_first() {
     single.pass(6_000);
     assert_eq!(single.bus.member(id(2)).unwrap().health, Health::Failed);
     assert_eq!(single.sent_to(|body| matches!(body, Body::News(..))), [10, 12]);
+}
+
+/// Whoever is said to have failed says that it lives as soon as it may.
+#[test]
+fn a_primary_with_a_replica_that_lives_is_silent_for_twice_the_timeout() {
+    type Change = fn(&mut Single);
+    let cases: [(&str, bool, Change); 4] = [
+        ("its replica may take its place", true, |_| ()),
+        ("its replica has failed", false, |single| single.life(5, 0, true)),
+        ("its slots are gone", false, |single| {
+            let claim = crate::claim::Claim { group: group(2), owner: id(2), epoch: Epoch(4), slots: slots(100, 299) };
+            single.hear(2, &Body::News([News::Claim(claim)].into()));
+        }),
+        ("another one has its place", false, |single| single.claim(1, 2, 4)),
+    ];
+    for (name, waits, change) in cases {
+        let mut single = Single::setup(1, 6, &[2, 3, 4], &[1]);
+        single.join(crate::member::MemberRecord { description: described(5, 1), ..record(5, &[]) });
+        change(&mut single);
+        let life = crate::member::Life { refuted: 0, failed: true };
+        single.hear(2, &Body::News([News::Life(id(1), life)].into()));
+        if waits {
+            single.pass(9_999);
+            assert_eq!(single.bus.counters().refutations, 0, "{name}");
+            single.pass(101);
+        }
+        assert_eq!(single.bus.counters().refutations, 1, "{name}");
+        assert_eq!(single.bus.members.get(id(1)).unwrap().life, crate::member::Life { refuted: 1, failed: false });
+    }
 }
