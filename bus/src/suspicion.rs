@@ -479,17 +479,17 @@ mod tests {
         assert_eq!(suspicion.next_poll(), at(18_950), "when it is probed again");
     }
 
-    /// When a voter that looks exactly when it should has something to do about a member whose silence began at 0, and what. It begins
-    /// to watch at `begun`.
-    fn deeds(begun: u64, timeout: Duration, until: u64) -> Vec<(u64, &'static str)> {
+    /// When a voter that looks exactly when it should has something to do about a member whose silence began at 0, and what. It
+    /// begins to watch at `begun`.
+    fn actions(begun: u64, timeout: Duration, until: u64) -> Vec<(u64, &'static str)> {
         let mut suspicion = Suspicion::default();
         suspicion.begin(id(9), at(0), at(begun));
-        let mut deeds = Vec::new();
+        let mut actions = Vec::new();
         loop {
             let now = suspicion.next_poll();
             let ms = now.saturating_since(at(0)).as_millis().try_into().unwrap();
             if ms > until {
-                return deeds;
+                return actions;
             }
             let found = suspicion.poll(now, timeout, WAIT, true, false);
             let suspected = found.suspected.iter().map(|(_, silent)| {
@@ -497,9 +497,11 @@ mod tests {
                 "suspect"
             });
             let probes = found.probes.iter().map(|(_, due)| if *due == Due::Probe { "probe" } else { "ask" });
-            let before = deeds.len();
-            deeds.extend(suspected.chain(found.reports.iter().map(|_| "report")).chain(probes).map(|deed| (ms, deed)));
-            assert!(deeds.len() > before, "nothing is due at {ms}");
+            let before = actions.len();
+            actions.extend(
+                suspected.chain(found.reports.iter().map(|_| "report")).chain(probes).map(|action| (ms, action)),
+            );
+            assert!(actions.len() > before, "nothing is due at {ms}");
         }
     }
 
@@ -530,7 +532,7 @@ mod tests {
             (34_350, "probe"),
             (35_100, "report"),
         ]);
-        assert_eq!(deeds(400, TIMEOUT, 36_000), expected);
+        assert_eq!(actions(400, TIMEOUT, 36_000), expected);
         // A short timeout: probes keep a distance, and whoever begins late waits for its own probes.
         let expected: [(u64, &str); 11] = [
             (900, "ask"),
@@ -545,7 +547,7 @@ mod tests {
             (1_550, "probe"),
             (1_675, "probe"),
         ];
-        assert_eq!(deeds(900, Duration::from_millis(500), 1_700), expected);
+        assert_eq!(actions(900, Duration::from_millis(500), 1_700), expected);
     }
 
     #[test]

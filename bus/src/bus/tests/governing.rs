@@ -109,8 +109,8 @@ fn voters_that_are_set_are_checked() {
     assert_eq!(set(&mut single, EPOCH_MAX, &[1]), Ok(()));
 }
 
-/// Whether server 1, the first voter, begins a ballot about other voters: `members` there are, `owners` of them lead groups, `failed`
-/// have failed, and up to three vote.
+/// Whether server 1, the first voter, begins a ballot about other voters: `members` there are, `owners` of them lead groups,
+/// `failed` have failed, and up to three vote.
 fn chooses(members: u8, voters: &[u8], owners: &[u8], failed: &[u8], change: fn(&mut Single)) -> bool {
     let mut single = Single::setup(1, members, &[], owners);
     single.bus.config.voters_chosen_max = 3;

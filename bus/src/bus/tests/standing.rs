@@ -11,8 +11,7 @@ use crate::slot::SlotSet;
 
 const G: GroupId = group(1);
 
-/// Server 4 among servers 1 to 8, with a current copy of group 1, which server 1 leads; servers 5 to `last` follow it as well. The first
-/// three vote, unless there are to be no voters.
+/// Server 4 among servers 1 to 8, with a current copy of group 1, which server 1 leads; servers 5 to `last` follow it as well.
 fn replica_with(last: u8, voters: &[u8]) -> Single {
     let mut single = Single::setup(4, 8, voters, &[1, 2, 3]);
     for number in 5..=last {
@@ -407,7 +406,7 @@ fn a_claim_is_told_on_by_those_who_did_not_hear_it_from_its_owner() {
             slots: slots(first, first + 9),
         })
     };
-    // (from whom, asked for, whose claim, its epoch), then whether it is told on, and what is counted: replaced, told back, refused.
+    // (from whom, asked for, whose claim, its epoch), then whether it stands, and what is counted: replaced, told back, refused.
     let cases = [
         (3, false, 3, 4, true, (1, 0, 0)),
         (2, false, 3, 4, true, (1, 0, 0)),

@@ -115,7 +115,8 @@ fn who_is_asked_probes_and_tells_the_answer() {
 #[test]
 fn voters_take_doubts_of_anybody_and_pass_them_on_once() {
     // (who tells, passed on already, in which life, silent for ms), then who is told.
-    let cases: [(u8, bool, u64, u64, Option<&[u8]>); 7] = [
+    type Told = Option<&'static [u8]>;
+    let cases: [(u8, bool, u64, u64, Told); 7] = [
         (8, false, 1, 300, Some(&[2, 3, 4, 5])),
         (2, false, 1, 300, Some(&[2, 3, 4, 5])),
         (2, true, 1, 300, Some(&[])),
@@ -212,7 +213,7 @@ fn few_voters_ask_the_others_while_all_is_well() {
         ("the fifth", 9, false, |_| ()),
         ("one before it has failed", 9, false, |single| single.life(1, 0, true)),
         ("two before it have failed", 9, true, |single| {
-            [1, 2].into_iter().for_each(|number| single.life(number, 0, true))
+            [1, 2].into_iter().for_each(|number| single.life(number, 0, true));
         }),
         ("somebody is doubted", 9, true, |single| {
             single.silent = [5].into();
