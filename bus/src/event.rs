@@ -607,3 +607,54 @@ impl Spans {
         self.sum += span;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::string::ToString;
+
+    #[test]
+    fn every_error_says_something_of_its_own() {
+        use CommandError::{
+            BadVoters, Busy, KeptOut, NotPrimary, NotReplica, Oneself, StaleVoters, TooLate, TooLong, UnknownGroup,
+            UnknownMember, VotersPending,
+        };
+        let commands = [
+            UnknownMember,
+            UnknownGroup,
+            NotPrimary,
+            NotReplica,
+            Oneself,
+            KeptOut,
+            BadVoters,
+            StaleVoters,
+            VotersPending,
+            Busy,
+            TooLate,
+            TooLong,
+        ];
+        let restored = [
+            RestoreError::Damaged,
+            RestoreError::NewerVersion { version: 77 },
+            RestoreError::OtherCluster,
+            RestoreError::OtherServer,
+            RestoreError::LaterLife { incarnation: Incarnation(88) },
+            RestoreError::TooLong,
+            RestoreError::AddressTooLong,
+        ];
+        let texts: Vec<String> =
+            commands.iter().map(ToString::to_string).chain(restored.iter().map(ToString::to_string)).collect();
+        assert!(texts.iter().all(|text| text.len() > 10), "{texts:?}");
+        assert_eq!(texts.iter().collect::<BTreeSet<_>>().len(), commands.len() + restored.len());
+        assert!(texts[13].contains("77") && texts[16].contains("88"));
+    }
+
+    #[test]
+    fn spans_keep_the_last_the_longest_and_the_sum() {
+        let mut spans = Spans::default();
+        [3, 5, 1].into_iter().for_each(|seconds| spans.add(Duration::from_secs(seconds)));
+        let [last, longest, sum] = [1, 5, 9].map(Duration::from_secs);
+        assert_eq!(spans, Spans { count: 3, last, longest, sum });
+    }
+}

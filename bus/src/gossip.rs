@@ -185,6 +185,23 @@ mod tests {
     }
 
     #[test]
+    fn what_all_were_told_already_goes_last_and_not_at_once() {
+        let mut gossip = Gossip::default();
+        gossip.add(Subject::Claim(GroupId(1)), 10);
+        assert!(gossip.has_fresh() && gossip.take_fresh() == [Subject::Claim(GroupId(1))]);
+        gossip.add_told(Subject::Claim(GroupId(2)), 10);
+        assert!(!gossip.has_fresh() && gossip.take_fresh().is_empty() && !gossip.is_quiet());
+        let order = |gossip: &Gossip| gossip.queue.values().copied().collect::<Vec<_>>();
+        assert_eq!(order(&gossip), [1, 2].map(|number| Subject::Claim(GroupId(number))));
+        gossip.add_told(Subject::Claim(GroupId(1)), 10);
+        assert_eq!(order(&gossip), [1, 2].map(|number| Subject::Claim(GroupId(number))), "the most recent first");
+        gossip.add(Subject::Claim(GroupId(2)), 10);
+        assert_eq!(order(&gossip), [2, 1].map(|number| Subject::Claim(GroupId(number))));
+        gossip.drop(Subject::Claim(GroupId(2)));
+        assert!(!gossip.has_fresh() && order(&gossip) == [Subject::Claim(GroupId(1))]);
+    }
+
+    #[test]
     fn news_that_everybody_knows_is_old() {
         let mut gossip = Gossip::default();
         gossip.add(Subject::Voters, 10);

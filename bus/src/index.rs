@@ -94,6 +94,8 @@ mod tests {
         for number in 0..1_000 {
             index.insert(id(number), ids.len(), |place| ids[place]);
             ids.push(id(number));
+            let wanted = (ids.len() * 2).next_power_of_two().max(CELLS_MIN);
+            assert_eq!(index.cells.len(), wanted, "half of the cells are empty, and no more than needed");
         }
         let check = |index: &Index, ids: &[ServerId]| {
             for (place, id) in ids.iter().enumerate() {
@@ -107,13 +109,42 @@ mod tests {
         index.rebuild(ids.iter().copied());
         assert_eq!(index.find(id(500), |place| ids[place]), None);
         check(&index, &ids);
+        for number in 2_000..2_200 {
+            index.insert(id(number), ids.len(), |place| ids[place]);
+            ids.push(id(number));
+        }
+        check(&index, &ids);
+    }
+
+    #[test]
+    fn ids_that_fall_into_one_cell_are_all_found() {
+        // The last cell: those after the first one stand at the beginning of the table.
+        let mut same = (0..).map(id).filter(|id| spread(*id) % CELLS_MIN == CELLS_MIN - 1);
+        let ids: Vec<ServerId> = same.by_ref().take(8).collect();
+        let mut index = Index::default();
+        for (place, id) in ids.iter().enumerate() {
+            index.insert(*id, place, |place| ids[place]);
+        }
+        assert_eq!(index.cells.len(), CELLS_MIN);
+        for (place, id) in ids.iter().enumerate() {
+            assert_eq!(index.find(*id, |place| ids[place]), Some(place));
+        }
+        assert_eq!(index.find(same.next().unwrap(), |place| ids[place]), None);
     }
 
     #[test]
     fn ids_that_differ_little_are_far_apart() {
-        let mut cells: Vec<usize> = (0..2_000).map(|number| spread(id(number)) & 4_095).collect();
-        cells.sort_unstable();
-        cells.dedup();
-        assert!(cells.len() > 1_400, "{} of 2,000 ids have a cell of their own", cells.len());
+        // They may differ at their end or at their beginning.
+        for turns in [0, 4] {
+            let turned = |number| {
+                let mut bytes = *id(number).as_bytes();
+                bytes.rotate_right(turns);
+                ServerId::from_bytes(bytes)
+            };
+            let mut cells: Vec<usize> = (0..2_000).map(|number| spread(turned(number)) & 4_095).collect();
+            cells.sort_unstable();
+            cells.dedup();
+            assert!(cells.len() > 1_400, "{} of 2,000 ids have a cell of their own", cells.len());
+        }
     }
 }

@@ -473,5 +473,92 @@ mod tests {
             assert_eq!(seen.take(sequence), fresh, "{sequence}");
         }
         assert!(!seen.take(70) && !seen.take(0));
+        // The window ends 64 before the greatest, and what was seen in it moves along.
+        for (greatest, older, fresh) in [(65, 2, true), (66, 2, false), (64, 1, false), (65, 1, false), (3, 1, false)] {
+            let mut seen = Seen::default();
+            assert!(seen.is_empty() && seen.take(1) && !seen.is_empty());
+            assert!(seen.take(greatest));
+            assert_eq!((seen.take(older), seen.greatest()), (fresh, greatest), "{greatest} {older}");
+        }
+    }
+
+    #[test]
+    fn every_record_says_what_it_has_changed() {
+        let none = Change::default();
+        let described = Change { described: true, moved: true, ..none };
+        let elsewhere = record(1, 1, 2, 1, false);
+        let mut same_place = record(1, 1, 3, 1, false);
+        same_place.description.address = elsewhere.description.address.clone();
+        let life = Change { life: true, ..none };
+        let cases = [
+            (record(1, 1, 0, 0, false), Change { joined: true, ..none }, &[1][..]),
+            (record(1, 1, 0, 0, false), none, &[]),
+            (record(1, 1, 1, 0, false), described, &[]),
+            (record(1, 1, 1, 0, true), Change { failed: true, ..life }, &[1]),
+            (record(1, 1, 0, 1, false), Change { recovered: true, ..life }, &[1]),
+            (record(1, 1, 0, 2, false), life, &[]),
+            (record(1, 1, 0, 3, true), Change { failed: true, ..life }, &[1]),
+            (record(1, 1, 0, 4, true), life, &[]),
+            (elsewhere, described, &[]),
+            (same_place, Change { moved: false, ..described }, &[]),
+            (record(1, 2, 0, 5, false), Change { described: true, moved: true, recovered: true, ..life }, &[1]),
+            (record(2, 1, 0, 0, true), Change { joined: true, failed: true, ..life }, &[2]),
+        ];
+        let mut members = Members::default();
+        for (number, (record, expected, turned)) in (1..).zip(cases) {
+            let now = Instant::from_nanos(number);
+            assert_eq!(members.merge(record, now), expected, "{number}");
+            assert_eq!(expected.is_news(), expected != none, "{number}");
+            assert_eq!(members.take_turned(), turned.iter().map(|number| id(*number)).collect::<Vec<_>>(), "{number}");
+        }
+        assert_eq!(members.get(id(1)).unwrap().failed_at, Instant::from_nanos(7), "when it failed last");
+        assert_eq!(members.get(id(2)).unwrap().failed_at, Instant::from_nanos(12));
+        assert_eq!(members.failed().collect::<Vec<_>>(), [id(2)]);
+        members.remove(id(2));
+        assert_eq!((members.take_turned(), members.failed().count()), (alloc::vec![id(2)], 0));
+        // These numbers are compared between members, so they must not change.
+        assert_eq!(
+            (members.digest(), members.get(id(1)).unwrap().hash()),
+            (4_769_534_711_771_428_168, members.digest())
+        );
+    }
+
+    #[test]
+    fn a_later_life_begins_with_nothing_heard() {
+        for (known, departure, incarnation, returned) in [
+            (2, Departure::Left, 3, true),
+            (2, Departure::Leaves, 3, false),
+            (2, Departure::Stays, 3, false),
+            (2, Departure::Left, 2, false),
+            (2, Departure::Left, 1, false),
+        ] {
+            for by_description in [false, true] {
+                let mut members = Members::default();
+                let member = members.insert(record(1, known, 0, 0, false), Instant::ORIGIN);
+                member.departure = departure;
+                assert!(member.seen.take(5));
+                let told = if by_description {
+                    members.merge(record(1, incarnation, 0, 0, false), Instant::ORIGIN).returned
+                } else {
+                    members.at_mut(0).begin_life(Incarnation(incarnation))
+                };
+                let (member, begins) = (members.at(0), incarnation > known);
+                assert_eq!((told, member.seen.is_empty()), (returned, begins), "{incarnation} {departure:?}");
+                assert_eq!(member.incarnation, Incarnation(incarnation.max(known)));
+                let expected = if begins { Departure::Stays } else { departure };
+                assert_eq!(member.departure, expected, "{incarnation} {departure:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn packets_to_one_that_comes_back_are_counted_on() {
+        let mut members = Members::default();
+        for (number, sent) in [(1, 7), (2, 5)] {
+            members.insert(record(number, 1, 0, 0, false), Instant::ORIGIN).sent = sent;
+        }
+        members.remove(id(1));
+        members.remove(id(2));
+        assert_eq!(members.insert(record(1, 1, 0, 0, false), Instant::ORIGIN).sent, 7);
     }
 }

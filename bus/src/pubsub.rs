@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_wanted_is_never_missed_and_what_is_not_seldom_comes() {
-        for (count, bytes_max) in [(0, 0), (1, 5), (16, 65), (17, 65), (100, 129), (400, 513), (5_000, 1)] {
+        for (count, bytes_max) in [(0, 0), (1, 5), (16, 65), (17, 65), (100, 129), (409, 513), (410, 1), (5_000, 1)] {
             let wanted = channels(count);
             let interest = encode_interest(&wanted, false);
             assert!(interest.len() <= bytes_max.min(INTEREST_BYTES_MAX), "{count}: {}", interest.len());
@@ -101,6 +101,16 @@ mod tests {
             assert!(others.count() <= if count > 400 { 1_000 } else { 50 }, "{count}");
         }
         assert!(wants(&encode_interest(&channels(0), true), b"anything"));
-        assert!(wants(&[9, 9], b"a later form"));
+        assert!(
+            wants(&[9, 9], b"a later form") && wants(&[2], b"a filter without bits") && !wants(&[1], b"a list of none")
+        );
+    }
+
+    #[test]
+    fn every_member_writes_the_same_interest() {
+        let one = encode_interest(&channels(1), false);
+        let many = [17, 100].map(|count| fingerprint(&encode_interest(&channels(count), false)));
+        let expected = [18_245_980_111_320_667_775, 15_448_768_398_415_960_646];
+        assert_eq!((&*one, many), (&[1, 44, 197, 219, 128][..], expected));
     }
 }

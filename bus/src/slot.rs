@@ -254,10 +254,43 @@ mod tests {
             both.filter(|slot| one.contains(*slot) && !other.contains(*slot)).map(Slot::number).collect();
         assert_eq!(of(&one.without(&other)), left);
         assert_eq!(of(&one.filtered(|slot| !other.contains(slot))), left);
+        assert_eq!(one.filtered(|slot| !other.contains(slot)), one.without(&other), "in one form");
+        let of_any = |slot: &Slot| one.contains(*slot) || other.contains(*slot);
+        let any: Vec<u16> = (0..SLOTS).filter_map(Slot::new).filter(of_any).map(Slot::number).collect();
+        assert_eq!(of(&one.union(&other)), any);
+        assert!(SlotSet::EMPTY.is_empty() && !one.is_empty() && one.without(&one).is_empty());
         assert_eq!(one.without(&other).union(&other), one.union(&other));
         assert_eq!(one.without(&SlotSet::all()), SlotSet::EMPTY);
         for (ranges, expected) in [(&[(10, 19)][..], false), (&[(10, 20)], true), (&[(3, 3)], true), (&[], false)] {
             assert_eq!((one.overlaps(&set(ranges)), set(ranges).overlaps(&one)), (expected, expected));
         }
+        let (low, high) = (set(&[(0, 3)]), set(&[(5, 9), (20, 29)]));
+        assert!(!low.overlaps(&high) && !high.overlaps(&low));
+    }
+
+    #[test]
+    fn a_range_is_cut_where_it_was_asked_for() {
+        let range = |first, last| SlotRange::new(first, last).unwrap();
+        assert_eq!((range(7, 9).count(), range(7, 7).count(), range(7, 9).indexes()), (3, 1, 7..10));
+        assert_eq!((Slot::LAST.number(), Slot::LAST.index(), SlotRange::ALL.indexes()), (16_383, 16_383, 0..16_384));
+        let whole = range(7, 9);
+        for (count, front, back) in [
+            (1, range(7, 7), Some(range(8, 9))),
+            (2, range(7, 8), Some(range(9, 9))),
+            (0, whole, None),
+            (3, whole, None),
+            (4, whole, None),
+            (70_000, whole, None),
+        ] {
+            assert_eq!(whole.split_at(count), (front, back), "{count}");
+        }
+    }
+
+    #[test]
+    fn names_have_one_form() {
+        assert_eq!(alloc::format!("{}", GroupId(0xabc)), "0000000000000abc");
+        let [one, other] = ["one", "other"].map(Zone::named);
+        assert_eq!(one, Zone::named("one"));
+        assert!(one != other && one != Zone::default() && other != Zone::default());
     }
 }

@@ -96,5 +96,28 @@ mod tests {
         one.remove(record(78, false).id);
         assert!((1..=2).contains(&differ(&one, &other)));
         assert_eq!((class_count(0), class_count(9), class_count(100_000)), (1, 1, SYNC_CLASSES_MAX));
+        let mut classes: Vec<usize> = one.iter().map(|member| member_class(member.id, count)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(classes, (0..count).collect::<Vec<_>>(), "no class is empty");
+    }
+
+    #[test]
+    fn a_claim_is_in_the_fingerprint_of_its_class_alone() {
+        let mut claims = Claims::default();
+        let mut expected = vec![0; 8];
+        for number in 1..=100 {
+            let (group, owner) = (GroupId(number), ServerId::from_bytes([1; 16]));
+            let slots = crate::slot::SlotSet::EMPTY;
+            claims.hear(crate::claim::Claim { group, owner, epoch: ashlar_wire::epoch::Epoch(3), slots }, 1_000, false);
+            let hash = claims.hashes().find(|(claim, _)| claim.group == group).map(|(_, hash)| hash).unwrap();
+            expected[claim_class(group, 8)] ^= fold(hash);
+            assert_eq!(claim_classes(&claims, 8), expected, "{number}");
+        }
+        let mut classes: Vec<usize> = (1..=100).map(|number| claim_class(GroupId(number), 8)).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(classes, (0..8).collect::<Vec<_>>(), "no class is empty");
+        assert_eq!([1, 1 << 32, 1 << 32 | 1, 3 << 32 | 1].map(fold), [1, 1, 0, 2], "both halves count");
     }
 }

@@ -707,4 +707,173 @@ mod tests {
         turned.reverse();
         assert_eq!(choose_voters(&turned, 7), choose_voters(&many, 7));
     }
+
+    #[test]
+    fn owners_and_others_take_turns_where_owners_are_too_many() {
+        let candidate = |number: u8, zone: u32, owns_slots| Candidate { id: id(number), zone: Zone(zone), owns_slots };
+        let list = |owners: u8| (1..=10).map(|number| candidate(number, 1, number <= owners)).collect::<Vec<_>>();
+        for (owners, max, expected) in
+            [(3, 3, &[1, 2, 3][..]), (2, 3, &[1, 2, 3]), (4, 3, &[1, 2, 5]), (6, 5, &[1, 2, 3, 7, 8]), (6, 1, &[1])]
+        {
+            assert_eq!(choose_voters(&list(owners), max), ids(expected), "{owners} {max}");
+        }
+        let zones = [(1, 1), (2, 1), (3, 1), (4, 2), (5, 3)].map(|(number, zone)| candidate(number, zone, false));
+        assert_eq!(choose_voters(&zones, 3), ids(&[1, 4, 5]), "one of each zone");
+    }
+
+    #[test]
+    fn all_that_members_should_agree_on_is_in_one_number() {
+        let mut voters = Voters::default();
+        let told = |voters: &Voters| (voters.epoch(), voters.floor(), voters.fingerprint(), voters.hash());
+        assert_eq!(told(&voters), (Epoch::ZERO, Epoch::ZERO, 0, 0));
+        assert_eq!((voters.short_fingerprint(), voters.everybody()), (0, Vec::new()));
+        voters.hear(&set(2, &[1, 2], &[2, 3], 7), id(1));
+        // These numbers are compared between members, so they must not change.
+        let (fingerprint, pending) = (5_703_892_517_441_009_776, 13_954_841_988_058_438_108);
+        assert_eq!(told(&voters), (Epoch(2), Epoch(7), fingerprint, pending));
+        assert_eq!(u64::from(voters.short_fingerprint()), fingerprint >> 32);
+        assert_eq!(voters.everybody(), ids(&[1, 2, 3]));
+        assert_eq!([1, 2, 3, 4].map(|number| voters.has_say(id(number))), [true, true, true, false]);
+        // One fact is exchanged for another.
+        let complete = pending ^ super::fingerprint(&[0]) ^ super::fingerprint(&[1]);
+        let later = complete ^ super::fingerprint(&7_u64.to_le_bytes()) ^ super::fingerprint(&8_u64.to_le_bytes());
+        for (floor, hash) in [(7, complete), (8, later)] {
+            assert_eq!(voters.hear(&set(2, &[1, 2], &[], floor), id(1)), Heard::Completed);
+            assert_eq!(told(&voters), (Epoch(2), Epoch(floor), fingerprint, hash));
+        }
+        assert_eq!([1, 2, 3].map(|number| voters.has_say(id(number))), [true, true, false]);
+        assert_eq!(voters.everybody(), ids(&[1, 2]));
+    }
+
+    #[test]
+    fn a_voter_counts_once_in_each_set_until_it_is_taken_out() {
+        let mut voters = Voters::default();
+        voters.hear(&set(2, &[1, 2, 3], &[3, 4, 5], 0), id(1));
+        let mut tally = Tally::default();
+        let steps = [(1, true), (1, false), (3, true), (3, false), (9, false), (2, true), (5, true), (4, true)];
+        for (number, added) in steps {
+            assert_eq!(voters.add(&mut tally, id(number)), added, "{number}");
+        }
+        assert_eq!((Voters::count(tally), tally.previous.count_ones()), (3, 3));
+        for number in [3, 9, 2] {
+            voters.take_out(&mut tally, id(number));
+        }
+        assert_eq!((Voters::count(tally), tally.previous.count_ones()), (1, 2));
+        assert!(!voters.is_majority(tally, Bugs::default()));
+        assert!(voters.add(&mut tally, id(3)) && voters.is_majority(tally, Bugs::default()));
+        // A voter of one set may be added where it is in the other one.
+        let mut half = Tally { present: 0b100, previous: 0 };
+        assert!(voters.add(&mut half, id(3)) && half == Tally { present: 0b100, previous: 1 });
+        let other = Tally { present: 0b110, previous: 0b011 };
+        assert_eq!(half.with(other), Tally { present: 0b110, previous: 0b011 });
+        assert_eq!(other.with(Tally { present: 0b011, previous: 0b100 }), Tally { present: 0b111, previous: 0b111 });
+    }
+
+    #[test]
+    fn a_floor_never_falls_and_a_complete_set_stays_complete() {
+        let (pending, complete) = (|floor| set(2, &[4, 5], &[1, 2, 3], floor), |floor| set(2, &[4, 5], &[], floor));
+        // What is known, what is heard, what becomes of that, and the floor then.
+        let cases = [
+            (pending(5), pending(9), Heard::Known, 5),
+            (pending(5), complete(4), Heard::Completed, 5),
+            (pending(5), complete(5), Heard::Completed, 5),
+            (pending(5), complete(6), Heard::Completed, 6),
+            (complete(5), pending(9), Heard::Known, 5),
+            (complete(5), complete(4), Heard::Known, 5),
+            (complete(5), complete(5), Heard::Known, 5),
+            (complete(5), complete(6), Heard::Completed, 6),
+            (complete(5), set(3, &[7], &[4, 5], 2), Heard::Stands, 5),
+            (complete(5), set(3, &[7], &[4, 5], 8), Heard::Stands, 8),
+        ];
+        for (known, heard, expected, floor) in cases {
+            let mut voters = Voters::default();
+            voters.hear(&known, id(1));
+            assert_eq!((voters.hear(&heard, id(1)), voters.floor()), (expected, Epoch(floor)), "{known:?} {heard:?}");
+            let is_complete = known.is_complete() || heard.is_complete();
+            assert_eq!(voters.previous().is_empty(), is_complete && heard.epoch == known.epoch, "{known:?} {heard:?}");
+        }
+        let forgetful = alloc::vec![(id(1), Incarnation(4))];
+        let mut voters = Voters::default();
+        voters.hear(&VoterSet { previous_forgetful: forgetful, ..set(2, &[4], &[1], 0) }, id(1));
+        assert_eq!(voters.handle_adopted(id(1), Epoch(3)), Some(set(2, &[4], &[], 3)));
+    }
+
+    #[test]
+    fn what_a_voter_tells_of_the_rival_that_it_was_with() {
+        let after = |after, set: VoterSet| VoterSet { after: Epoch(after), ..set };
+        let first = set(1, &[1, 2, 3], &[], 0);
+        let (second, third) = (after(1, set(2, &[1], &[1, 2, 3], 0)), after(1, set(3, &[2], &[1, 2, 3], 0)));
+        let (later, complete) = (after(2, set(4, &[7], &[1], 0)), set(3, &[8], &[], 0));
+        let from = |sets: &[&VoterSet]| {
+            let mut voters = Voters::default();
+            sets.iter().for_each(|set| assert_eq!(voters.hear(set, id(9)), Heard::Stands));
+            voters
+        };
+        assert_eq!(from(&[&first, &second]).from(), Epoch::ZERO, "it comes from the set before");
+        assert_eq!(from(&[&first, &second, &third]).from(), Epoch(2), "it was with the second one");
+        assert_eq!(from(&[&first, &second, &later]).from(), Epoch::ZERO, "that comes after another set");
+        assert_eq!(from(&[&first, &after(0, complete)]).from(), Epoch::ZERO, "a complete set is no rival");
+        let mut voters = from(&[&first, &second, &third]);
+        for (saved, expected) in [(0, 0), (2, 2), (3, 3), (9, 3)] {
+            voters.restore_from(Epoch(saved));
+            assert_eq!(voters.from(), Epoch(expected), "{saved}");
+            assert_eq!(voters.adoption(Epoch(1), true).map(|told| told.from), Some(Epoch(expected)), "{saved}");
+        }
+    }
+
+    #[test]
+    fn only_a_greater_rival_that_most_went_over_to_is_followed() {
+        let before = [1, 2, 3, 4, 5];
+        let after = |epoch, previous: &[u8], floor| VoterSet { after: Epoch(1), ..set(epoch, &[1], previous, floor) };
+        let gone = |after, epoch| {
+            let (after, epoch) = (Epoch(after), Epoch(epoch));
+            Adoption { voters: 0, epoch, after, from: Epoch::ZERO, known: Epoch::ZERO }
+        };
+        let lead = |rival: &VoterSet, adoption: &Adoption| {
+            let mut voters = Voters::default();
+            voters.hear(&set(1, &before, &[], 0), id(1));
+            voters.hear(&after(3, &before, 5), id(1));
+            assert_eq!(voters.hear(rival, id(1)), Heard::Conflict);
+            (2..=4).for_each(|number| voters.handle_passed(id(number), adoption));
+            voters.leading_rival().map(|rival| {
+                voters.follow_rival(&rival);
+                (voters.epoch().0, voters.floor().0)
+            })
+        };
+        assert_eq!(lead(&after(4, &before, 2), &gone(1, 4)), Some((4, 5)), "its floor does not fall");
+        assert_eq!(lead(&after(4, &before, 8), &gone(1, 4)), Some((4, 8)));
+        assert_eq!(lead(&after(2, &before, 0), &gone(1, 4)), None, "it is smaller");
+        assert_eq!(lead(&after(4, &[1, 2, 3], 0), &gone(1, 4)), None, "it comes after another set");
+        assert_eq!(lead(&after(4, &before, 0), &gone(2, 4)), None, "they were voters of another set");
+        assert_eq!(lead(&after(4, &before, 0), &gone(1, 3)), None, "they are with this member's own set");
+        // Two complete sets of one epoch, however long, lead to nothing.
+        let (long, short) = (set(2, &[1, 2, 3], &[], 0), (4..9).map(|number| set(2, &[number], &[], 0)));
+        for short in short {
+            let mut voters = Voters::default();
+            voters.hear(&long, id(1));
+            assert_eq!((voters.hear(&short, id(1)), voters.leading_rival()), (Heard::Conflict, None));
+        }
+    }
+
+    #[test]
+    fn sets_of_another_past_or_of_the_same_epoch_do_not_stand() {
+        let chosen = |set: VoterSet| VoterSet { origin: Origin::Chosen, after: Epoch(4), ..set };
+        let told = |set: VoterSet| VoterSet { origin: Origin::Told, ..chosen(set) };
+        let pending = |epoch, voter| set(epoch, &[voter], &[1, 2, 3], 0);
+        let cases = [
+            ("older than the set before", told(pending(5, 1)), set(3, &[6], &[], 0), Heard::Stale),
+            ("the set before", told(pending(5, 1)), set(4, &[1, 2, 3], &[], 0), Heard::Stale),
+            ("later than that", told(pending(7, 1)), set(5, &[6], &[], 0), Heard::Stands),
+            ("two choices of one epoch", chosen(pending(5, 1)), chosen(pending(5, 2)), Heard::Conflict),
+            ("a later choice", chosen(pending(5, 1)), chosen(pending(6, 2)), Heard::Stands),
+            ("an earlier choice", chosen(pending(6, 1)), chosen(pending(5, 2)), Heard::Stale),
+            ("a choice beside what was told", told(pending(5, 1)), chosen(pending(6, 2)), Heard::Conflict),
+            ("what was told beside a choice", chosen(pending(5, 1)), told(pending(6, 2)), Heard::Conflict),
+        ];
+        for (name, known, heard, expected) in cases {
+            let mut voters = Voters::default();
+            voters.hear(&known, id(1));
+            assert_eq!(voters.hear(&heard, id(1)), expected, "{name}");
+        }
+    }
 }

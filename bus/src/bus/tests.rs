@@ -1,11 +1,16 @@
 //! A few members in virtual time, on a network that delays, loses, cuts and replays as the test wants.
 
 mod ballots;
+mod commands;
 mod departures;
 mod governing;
+mod handovers;
 mod membership;
 mod refusals;
+mod scripted;
+mod shown;
 mod single;
+mod spreading;
 mod standing;
 mod storing;
 mod watching;

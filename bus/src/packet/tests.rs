@@ -167,6 +167,11 @@ fn sets_of_slots_are_ranges_or_bits() {
         let mut input = Input::new(&written, &config);
         assert_eq!(input.slots(), Ok(scattered(count)), "{count}");
     }
+    let mut written = Vec::new();
+    encode_slots(&mut written, &scattered(513));
+    assert!(written[3] & 0x80 != 0, "the first slot is the first bit");
+    written[3] &= 0x7f;
+    assert_eq!(Input::new(&written, &config).slots(), Err(PacketError::Malformed), "512 ranges are no bits");
     // Bits where ranges are due, ranges that touch, out of order, beyond the last slot.
     let mut bits = vec![0xcd, 0x03, 0xe8];
     bits.resize(3 + SLOT_BITMAP_BYTES, 0);
@@ -279,4 +284,101 @@ fn noise_is_an_error_or_a_packet_that_is_written_the_same() {
         *bytes = before;
     }
     assert!(taken > 1_000, "{taken}");
+}
+
+#[test]
+fn numbers_of_reasons_purposes_and_departures_stay_as_they_are() {
+    let config = Config::default();
+    let round = |body: &Body| decode(&encode(CLUSTER, HEADER, body), CLUSTER, &config).map(|(_, body)| body);
+    let reasons = [
+        Reason::NotVoter,
+        Reason::OtherVoters,
+        Reason::StaleEpoch,
+        Reason::StaleClaim,
+        Reason::PrimaryAlive,
+        Reason::BetterCandidate,
+        Reason::SlotTaken,
+        Reason::NoMemory,
+        Reason::NotReplica,
+        Reason::NoRoom,
+    ];
+    for (number, refused) in (0_u8..).zip(core::iter::once(None).chain(reasons.map(Some))) {
+        let body = Body::Vote(Vote { group: GroupId(3), epoch: Epoch(4), refused, known: Epoch(5) });
+        assert!(encode(CLUSTER, HEADER, &body).ends_with(&[3, 4, number, 5]), "{refused:?}");
+        assert_eq!(round(&body), Ok(body));
+    }
+    for (number, departure) in (0_u8..).zip([Departure::Stays, Departure::Leaves, Departure::Left]) {
+        let body = Body::Departure(departure);
+        assert!(encode(CLUSTER, HEADER, &body).ends_with(&[number]), "{departure:?}");
+        assert_eq!(round(&body), Ok(body));
+    }
+    let purposes = [Purpose::Election, Purpose::ByHand, Purpose::Slots, Purpose::Voters];
+    for (number, purpose) in (1_u8..).zip(purposes) {
+        for group in [GroupId(3), CHOICE] {
+            let request = VoteRequest { group, purpose, failed: None, ..request() };
+            assert!(!request.takes_nothing(), "{purpose:?}");
+            let keeps = VoteRequest { taken: SlotSet::EMPTY, ..request.clone() };
+            assert_eq!(keeps.takes_nothing(), purpose == Purpose::Slots);
+            let mut start = Vec::new();
+            write_uint(&mut start, group.0);
+            start.push(number);
+            let (body, bytes) = (Body::Request(request.clone()), encode(CLUSTER, HEADER, &Body::Request(request)));
+            assert!(bytes[22..].starts_with(&start), "{purpose:?}");
+            let fits = (group == CHOICE) == (purpose == Purpose::Voters);
+            assert_eq!(round(&body), if fits { Ok(body) } else { Err(PacketError::Malformed) }, "{purpose:?}");
+        }
+    }
+}
+
+#[test]
+fn lists_name_nothing_twice_and_sets_have_voters_and_a_past() {
+    let config = Config::default();
+    let is_taken = |news: News| decode(&encode(CLUSTER, HEADER, &Body::News(vec![news])), CLUSTER, &config).is_ok();
+    let set = |change: fn(&mut VoterSet)| {
+        let mut set = voters();
+        change(&mut set);
+        News::Voters(Box::new(set))
+    };
+    assert!(is_taken(set(|_| ())));
+    let wrong: [fn(&mut VoterSet); 7] = [
+        |set| set.voters.clear(),
+        |set| set.after = set.epoch,
+        |set| set.voters = vec![id(1), id(1), id(2)],
+        |set| set.voters = vec![id(2), id(1)],
+        |set| set.previous = vec![id(4), id(4)],
+        |set| set.forgetful = vec![(id(2), Incarnation(3)), (id(2), Incarnation(4))],
+        |set| set.forgetful = vec![(id(2), Incarnation(3)); 4],
+    ];
+    for (number, change) in wrong.into_iter().enumerate() {
+        assert!(!is_taken(set(change)), "{number}");
+    }
+    for (follows, expected) in [(&[1, 2][..], true), (&[2, 1], false), (&[2, 2], false), (&[], true)] {
+        let mut record = record();
+        record.description.follows = follows.iter().map(|number| GroupId(*number)).collect();
+        assert_eq!(is_taken(News::Member(Box::new(record))), expected, "{follows:?}");
+    }
+}
+
+#[test]
+fn as_many_silences_fit_as_is_counted_with() {
+    let longest = Silence { id: id(1), incarnation: Incarnation(u64::MAX), refuted: u64::MAX, age_ms: u64::MAX };
+    let mut written = Vec::new();
+    encode_silence(&mut written, &longest);
+    assert_eq!(written.len(), SILENCE_BYTES_MAX);
+}
+
+#[test]
+fn a_packet_may_be_as_long_as_its_limit_and_an_age_as_great() {
+    let config = Config { packet_bytes_max: 7_000, message_bytes_max: 9_000, ..Config::default() };
+    let with =
+        |length| encode(CLUSTER, HEADER, &Body::Publish { channel: Box::default(), message: vec![1; length].into() });
+    let rest = with(6_000).len() - 6_000;
+    assert!(decode(&with(7_000 - rest), CLUSTER, &config).is_ok());
+    assert_eq!(decode(&with(7_001 - rest), CLUSTER, &config), Err(PacketError::Malformed));
+    for (age, told) in [(65_534, 65_534), (65_535, 65_535), (65_536, 65_535)] {
+        let beat = Beat { quorum_age: age, ..Beat::default() };
+        let bytes = encode(CLUSTER, HEADER, &Body::Probe(1, beat, Vec::new()));
+        let expected = Body::Probe(1, Beat { quorum_age: told, ..beat }, Vec::new());
+        assert_eq!(decode(&bytes, CLUSTER, &config), Ok((HEADER, expected)));
+    }
 }

@@ -91,6 +91,13 @@ fn every_damaged_bit_and_every_cut_is_noticed() {
         let read = Saved::decode(&bytes, &identity(), &config);
         assert!(matches!(read, Err(RestoreError::Damaged | RestoreError::NewerVersion { .. })), "bit {bit}: {read:?}");
     }
+    for (version, expected) in
+        [(SAVED_VERSION + 1, RestoreError::NewerVersion { version: SAVED_VERSION + 1 }), (1, RestoreError::Damaged)]
+    {
+        let mut bytes = good.clone();
+        bytes[8] = version;
+        assert_eq!(Saved::decode(&bytes, &identity(), &config), Err(expected));
+    }
     for end in 0..good.len() {
         assert_eq!(Saved::decode(&good[..end], &identity(), &config), Err(RestoreError::Damaged), "cut at {end}");
     }
@@ -113,4 +120,30 @@ fn someone_elses_memory_is_refused() {
         Some(RestoreError::OtherCluster),
     );
     check(identity(), &Config { members_max: 0, ..Config::default() }, Some(RestoreError::TooLong));
+}
+
+#[test]
+fn whoever_goes_on_alone_votes_beyond_all_that_the_others_can_have_decided() {
+    let lost = 1 << 32;
+    let with = |change: fn(&mut Saved)| {
+        let mut saved = saved();
+        change(&mut saved);
+        saved.go_on_alone();
+        let set = saved.voters.clone().unwrap();
+        assert_eq!((&set.voters, set.is_complete(), set.origin), (&vec![id(1)], true, Origin::Chosen));
+        assert!(saved.members.iter().all(|member| member.life.failed));
+        assert_eq!(saved.voters_from, Epoch::ZERO);
+        (set.after.0, set.floor.0, set.epoch.0, saved.current.0, set.forgetful)
+    };
+    let beyond = |known: u64, after| (after, known + lost, known + lost + 1, known + lost, Vec::new());
+    assert_eq!(with(|_| ()), beyond(9, 2));
+    assert_eq!(with(|saved| saved.members[0].life.failed = false), beyond(9, 2));
+    assert_eq!(with(|saved| saved.votes[0].1.epoch = Epoch(20)), beyond(20, 2));
+    assert_eq!(with(|saved| saved.claims[0].epoch = Epoch(30)), beyond(30, 2));
+    assert_eq!(with(|saved| saved.voters = None), beyond(9, 0));
+    assert_eq!(with(|saved| saved.voters.as_mut().unwrap().epoch = Epoch(40)), beyond(40, 40));
+    let end = EPOCH_MAX.0;
+    assert_eq!(with(|saved| saved.current = EPOCH_MAX), (2, end - 1, end, end, Vec::new()), "and no further");
+    let forgetful = with(|saved| saved.memory_since = Incarnation(2)).4;
+    assert_eq!(forgetful, vec![(id(1), Incarnation(2))], "it counts on the memory that there is");
 }
