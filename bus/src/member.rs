@@ -98,8 +98,11 @@ impl Seen {
         self.greatest
     }
 
-    /// Whether `sequence` is new; it is not from now on.
+    /// Whether `sequence` is new; it is not from now on. 0, the number of those who have none, never is.
     pub(crate) fn take(&mut self, sequence: u32) -> bool {
+        if sequence == 0 {
+            return false;
+        }
         if sequence > self.greatest {
             let ahead = sequence - self.greatest;
             self.bits = if ahead < 64 { self.bits << ahead | 1 } else { 1 };
@@ -469,6 +472,8 @@ mod tests {
         let mut seen = Seen::default();
         let cases =
             [(1, true), (1, false), (3, true), (2, true), (2, false), (70, true), (6, false), (7, true), (200, true)];
+        // What has no number is never new.
+        assert!(!seen.take(0) && seen.is_empty());
         for (sequence, fresh) in cases {
             assert_eq!(seen.take(sequence), fresh, "{sequence}");
         }

@@ -497,3 +497,16 @@ fn a_number_that_was_heard_before_it_was_forgotten_counts_in_the_same_life() {
         assert_eq!(one.bus.counters().refused_replayed, expected + 1, "{incarnation}: and what was heard since");
     }
 }
+
+#[test]
+fn who_has_no_number_is_heard_only_with_what_needs_none() {
+    let mut one = Scripted::new(quiet(), &[record(2)]);
+    let header = Header { incarnation: Incarnation(1), sequence: 0 };
+    for _ in 0..2 {
+        let before = one.bus.counters().refused_replayed;
+        one.hear_with(2, header, &Body::HandoverAsk(group(1)));
+        assert_eq!(one.bus.counters().refused_replayed, before + 1);
+        one.hear_with(2, header, &Body::Meet(record(2)));
+        assert_eq!(one.bus.counters().refused_replayed, before + 1);
+    }
+}
