@@ -552,3 +552,6 @@ impl<R: Runtime> Shared<R> {
         Mux::new(side, limits, peer_limits, &self.config.timing, session.salt, self.runtime.now())
     }
 }
+
+#[cfg(test)]
+mod tests;
