@@ -97,4 +97,25 @@ mod tests {
         breaker.handle_success();
         assert!(breaker.admit(at(201)) && !breaker.is_open());
     }
+
+    #[test]
+    fn only_refusals_in_a_row_open_it() {
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let mut breaker = Breaker::new(3, Duration::from_millis(100));
+        for _ in 0..5 {
+            breaker.handle_refusal(at(0));
+            breaker.handle_refusal(at(0));
+            assert!(!breaker.is_open() && breaker.admit(at(0)));
+            breaker.handle_success();
+        }
+        for _ in 0..3 {
+            breaker.handle_refusal(at(10));
+        }
+        assert!(breaker.is_open());
+        // What was under way before it opened does not prolong the pause.
+        breaker.handle_refusal(at(90));
+        assert!(!breaker.admit(at(109)) && breaker.admit(at(110)) && breaker.is_open());
+        // The probe is never heard of: another one goes out after another pause.
+        assert!(!breaker.admit(at(209)) && breaker.admit(at(210)) && !breaker.admit(at(210)));
+    }
 }

@@ -271,3 +271,75 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_keep_their_numbers_and_say_whether_a_call_may_have_run() {
+        use CallError::{NotExecuted, Unknown};
+        let cases = [
+            (Outcome::Ok, Unknown(Reason::HandlerFailed)),
+            (Outcome::Refused, Unknown(Reason::HandlerFailed)),
+            (Outcome::UnknownHandler, NotExecuted(Reason::UnknownHandler)),
+            (Outcome::Overloaded, NotExecuted(Reason::Overloaded)),
+            (Outcome::Draining, NotExecuted(Reason::Draining)),
+            (Outcome::Expired, NotExecuted(Reason::Deadline)),
+            (Outcome::Malformed, NotExecuted(Reason::Malformed)),
+            (Outcome::TooLong, NotExecuted(Reason::TooLong)),
+            (Outcome::Failed, Unknown(Reason::HandlerFailed)),
+            (Outcome::AnswerTooLong, Unknown(Reason::TooLong)),
+            (Outcome::Cancelled, Unknown(Reason::Cancelled)),
+            (Outcome::BadStream, Unknown(Reason::HandlerFailed)),
+        ];
+        for (number, (outcome, error)) in (0_u32..).zip(cases) {
+            assert_eq!((outcome as u32, Outcome::from_number(number)), (number, outcome));
+            assert_eq!(outcome.to_call_error(), error, "{outcome:?}");
+        }
+        assert_eq!(Outcome::from_number(12), Outcome::Failed, "a later version's");
+    }
+
+    #[test]
+    fn errors_say_whether_a_retry_is_safe_and_why_they_came() {
+        let refused = CallError::Refused(Refusal::new(5, "no"));
+        let lost = Reason::Disconnected(Lost::Silent);
+        let cases = [
+            (refused.clone(), false, None, "refused (5): no"),
+            (CallError::NotSent(lost), true, Some(lost), "not sent: the connection was lost: peer is silent"),
+            (CallError::NotExecuted(Reason::Overloaded), true, Some(Reason::Overloaded), "not executed: overloaded"),
+            (
+                CallError::Unknown(Reason::Deadline),
+                false,
+                Some(Reason::Deadline),
+                "sent, outcome unknown: the deadline passed",
+            ),
+        ];
+        for (error, is_safe, reason, text) in cases {
+            assert_eq!((error.is_retry_safe(), error.reason(), error.to_string().as_str()), (is_safe, reason, text));
+        }
+        let cases = [
+            (StreamError::Refused(Refusal::new(5, "no")), "refused (5): no"),
+            (StreamError::NotExecuted(Reason::Draining), "stream not started: the peer is draining"),
+            (StreamError::Cut(Reason::Cancelled), "stream cut: cancelled"),
+            (StreamError::NotWhole, "the stream's end does not fit its messages"),
+            (StreamError::Finished, "the stream was ended by this side"),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_reason_says_whose_fault_it_is() {
+        use Reason::{BreakerOpen, Cancelled, Deadline, Disconnected, Draining, HandlerFailed, Malformed};
+        use Reason::{NotConnected, Overloaded, TooLong, UnknownHandler, UnknownPeer};
+        for reason in [Deadline, Cancelled, TooLong, UnknownPeer, Malformed] {
+            assert_eq!(reason.fault(), Fault::Caller, "{reason}");
+        }
+        let lost = Disconnected(Lost::Broken);
+        for reason in [UnknownHandler, NotConnected, lost, Overloaded, Draining, BreakerOpen, HandlerFailed] {
+            assert_eq!(reason.fault(), Fault::Peer, "{reason}");
+        }
+    }
+}

@@ -427,4 +427,87 @@ mod tests {
             assert_eq!(decode(side, bytes, 1), Err(error), "{bytes:02x?}");
         }
     }
+
+    #[test]
+    fn lengths_at_their_borders() {
+        for (ours, theirs, mask) in [(Side::Dialer, Side::Acceptor, 4), (Side::Acceptor, Side::Dialer, 0)] {
+            for (len, header_len) in [(0, 2), (125, 2), (126, 4), (127, 4), (255, 4), (256, 4), (FRAME_PAYLOAD_MAX, 4)]
+            {
+                let payload: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+                let bytes = encode_binary(ours, &payload);
+                assert_eq!(bytes.len(), header_len + mask + len, "{len}");
+                let seen = decode(theirs, &bytes, 1_000);
+                assert_eq!(seen, Ok([payload.as_slice(), b"|"].concat()), "{len}");
+            }
+            // Eight bytes of length are read too, as another program may write them.
+            for (len, fits) in [(5, true), (FRAME_ACCEPT_MAX, true), (FRAME_ACCEPT_MAX + 1, false)] {
+                let announced = len as u64;
+                let mut bytes = vec![0x82, if mask > 0 { 0xff } else { 127 }];
+                bytes.extend(announced.to_be_bytes());
+                bytes.resize(bytes.len() + mask + len, 0);
+                let expected =
+                    if fits { Ok([&vec![0; len][..], b"|"].concat()) } else { Err(FrameError::TooLong { announced }) };
+                assert_eq!(decode(theirs, &bytes, 1_000), expected, "{len}");
+            }
+        }
+    }
+
+    #[test]
+    fn control_frames_come_whole_and_pongs_are_passed_over() {
+        for cut in [1, 3, 1_000] {
+            let longest = [7; CONTROL_MAX];
+            let mut bytes = encode_whole(OP_PING, Side::Acceptor, &longest);
+            bytes.extend(encode_pong(Side::Acceptor, b"nobody asked"));
+            bytes.extend(encode_binary(Side::Acceptor, b"ab"));
+            bytes.extend([0x88, 0]);
+            bytes.extend([0x88, 1, 9]);
+            let expected = [b"ping ", &longest[..], b"|ab|close 1005 |close 1005 |"].concat();
+            assert_eq!(decode(Side::Dialer, &bytes, cut), Ok(expected), "cut {cut}");
+        }
+        assert_eq!(encode_pong(Side::Acceptor, b"hi"), [0x8a, 2, b'h', b'i']);
+        for (text, len) in [("x".repeat(123), 125), ("x".repeat(124), 125), ("ä".repeat(100), 124)] {
+            let bytes = encode_close(Side::Acceptor, 1000, &text);
+            assert_eq!((usize::from(bytes[1]), bytes.len()), (len, 2 + len));
+            let seen = decode(Side::Dialer, &bytes, 1_000).expect("a frame");
+            let seen = str::from_utf8(&seen).expect("cut between characters");
+            assert!(seen.strip_prefix("close 1000 ").is_some_and(|told| text.starts_with(told.trim_end_matches('|'))));
+        }
+    }
+
+    #[test]
+    fn between_frames_is_where_none_has_begun() {
+        let bytes = [encode_binary(Side::Dialer, b"abc"), encode_whole(OP_PING, Side::Dialer, b"hi")].concat();
+        let mut decoder = Decoder::new(Side::Acceptor);
+        assert!(decoder.is_between_frames());
+        for (at, byte) in bytes.iter().enumerate() {
+            let mut piece = [*byte];
+            let mut input = piece.as_mut_slice();
+            while decoder.next_piece(&mut input).expect("frames").is_some() {}
+            assert_eq!(decoder.is_between_frames(), at == 8 || at + 1 == bytes.len(), "after byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_segment_gives_its_buffer_back_and_starts_empty() {
+        let mut segment = Segment::new(vec![9; 1_000]);
+        assert_eq!(segment.payload_len(), 0);
+        segment.payload_mut().extend_from_slice(b"ab");
+        assert_eq!(segment.payload_len(), 2);
+        segment.seal(Side::Acceptor);
+        assert_eq!(segment.as_bytes(), encode_binary(Side::Acceptor, b"ab"));
+        assert!(segment.into_buffer().capacity() >= 1_000);
+        assert_eq!(Segment::default().payload_len(), 0);
+    }
+
+    #[test]
+    fn errors_say_what_was_wrong() {
+        let cases = [
+            (FrameError::TooLong { announced: 200_000 }, "a frame announces 200000 bytes; at most 131072 are accepted"),
+            (FrameError::Unsupported { first: 0x01 }, "a frame begins with 0x01; only whole binary frames are spoken"),
+            (FrameError::Masking, "a frame is masked where it must not be, or the other way round"),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
 }

@@ -415,4 +415,118 @@ mod tests {
         assert_eq!(pulse.handle_timeout(at(30_000), 30, Some(0)), Verdict::Fine);
         assert_eq!(pulse.silence(at(30_000)), Duration::ZERO);
     }
+
+    /// A pulse whose ping is in the socket behind so many bytes, of which as many as `acked` were acknowledged before.
+    fn asked(behind: u64, acked: u64) -> Liveness {
+        let mut pulse = Liveness::new(Side::Dialer, &Timing::default(), at(0));
+        assert_eq!(pulse.handle_timeout(at(0), behind, Some(behind - acked)), Verdict::Ping(1));
+        assert!(pulse.is_ping_waiting());
+        pulse.handle_ping_written(behind + 30);
+        assert!(!pulse.is_ping_waiting());
+        pulse
+    }
+
+    /// Looks at the pulse every 100 ms, up to a time; nothing changes meanwhile.
+    fn look(pulse: &mut Liveness, ms: core::ops::Range<u64>, accepted: u64, unacked: u64) {
+        for ms in ms.step_by(100) {
+            assert_eq!(pulse.handle_timeout(at(ms), accepted, Some(unacked)), Verdict::Fine, "{ms}");
+        }
+    }
+
+    #[test]
+    fn round_trips_are_smoothed() {
+        let mut pulse = Liveness::new(Side::Dialer, &Timing::default(), at(0));
+        let mut now = 0;
+        for (token, (took, smooth)) in (1..).zip([(80, 80), (160, 90), (10, 80)]) {
+            assert_eq!(pulse.handle_timeout(at(now), 0, Some(0)), Verdict::Ping(token));
+            pulse.handle_pong(at(now + 5), token + 1);
+            pulse.handle_pong(at(now + 5), token - 1);
+            pulse.handle_pong(at(now + took), token);
+            assert_eq!(pulse.round_trip(), Some(Duration::from_millis(smooth)), "{token}");
+            // A busy connection is measured every 5 s, whatever is heard on it meanwhile.
+            for heard in (now + took..now + 5_000).step_by(100) {
+                pulse.handle_received(at(heard));
+                assert_eq!(pulse.handle_timeout(at(heard), 0, Some(0)), Verdict::Fine, "{heard}");
+            }
+            now += 5_000;
+            assert_eq!(pulse.next_timeout(), at(now), "{token}");
+            pulse.handle_received(at(now));
+        }
+    }
+
+    #[test]
+    fn what_is_acknowledged_counts_until_the_ping_has_arrived() {
+        // Bytes accepted and not acknowledged at 2.9 s, and whether that is life.
+        let cases = [
+            ("nothing", 1_030, 1_030, false),
+            ("one byte before the ping", 1_030, 1_029, true),
+            ("all, the ping too", 1_030, 0, true),
+            ("what came behind the ping as well", 1_100, 60, true),
+        ];
+        for (what, accepted, unacked, is_life) in cases {
+            let mut pulse = asked(1_000, 0);
+            look(&mut pulse, 100..2_900, 1_030, 1_030);
+            assert_eq!(pulse.handle_timeout(at(2_900), accepted, Some(unacked)), Verdict::Fine, "{what}");
+            let verdict = pulse.handle_timeout(at(3_000), accepted, Some(unacked));
+            assert_eq!(verdict == Verdict::Dead, !is_life, "{what}");
+            assert_eq!(pulse.silence(at(3_000)).as_millis(), if is_life { 100 } else { 3_000 }, "{what}");
+        }
+        // Once the ping has arrived, nothing explains the wait any more.
+        let mut pulse = asked(1_000, 0);
+        assert_eq!(pulse.handle_timeout(at(100), 1_030, Some(0)), Verdict::Fine);
+        assert_eq!(pulse.silence(at(100)), Duration::ZERO);
+        look(&mut pulse, 200..2_900, 2_000, 970);
+        assert_eq!(pulse.handle_timeout(at(2_900), 2_000, Some(100)), Verdict::Fine);
+        assert_eq!(pulse.silence(at(2_900)), Duration::from_millis(2_800));
+        // The ping alone is no backlog: its acknowledgement says that a kernel lives.
+        for (behind, is_life) in [(0, false), (34, false), (35, true)] {
+            let mut pulse = asked(behind, 0);
+            assert_eq!(pulse.handle_timeout(at(100), behind + 30, Some(0)), Verdict::Fine);
+            assert_eq!(pulse.silence(at(100)).is_zero(), is_life, "{behind}");
+        }
+        // Where a kernel does not tell, what it has taken counts as acknowledged.
+        let mut pulse = asked(1_000, 1_000);
+        assert_eq!(pulse.handle_timeout(at(100), 1_030, None), Verdict::Fine);
+        assert_eq!(pulse.silence(at(100)), Duration::from_millis(100), "the ping alone");
+    }
+
+    #[test]
+    fn a_ping_that_waits_is_looked_after_several_times_a_second() {
+        let mut pulse = asked(1_000, 0);
+        assert_eq!(pulse.next_timeout(), at(250));
+        assert_eq!(pulse.handle_timeout(at(250), 1_030, Some(1_030)), Verdict::Fine);
+        assert_eq!(pulse.next_timeout(), at(500));
+        // The end of the time for an answer is met, and no look comes at once after the last one.
+        look(&mut pulse, 600..2_900, 1_030, 1_030);
+        assert_eq!(pulse.next_timeout(), at(3_000));
+        assert_eq!(pulse.handle_timeout(at(2_990), 1_030, Some(1_030)), Verdict::Fine);
+        assert_eq!(pulse.next_timeout(), at(2_990) + CHECK_EVERY / 8);
+    }
+
+    #[test]
+    fn a_long_way_is_given_eight_round_trips() {
+        for (took, lost) in [(100, 3_000), (1_000, 8_000)] {
+            let mut pulse = asked(0, 0);
+            pulse.handle_received(at(took));
+            pulse.handle_pong(at(took), 1);
+            let mut now = took + 900;
+            assert_eq!(pulse.handle_timeout(at(now), 30, Some(0)), Verdict::Ping(2));
+            pulse.handle_ping_written(60);
+            while pulse.handle_timeout(at(now), 60, Some(0)) == Verdict::Fine {
+                now += 100;
+            }
+            assert_eq!(now, took + lost);
+        }
+    }
+
+    #[test]
+    fn a_look_a_second_late_means_that_this_process_was_stopped() {
+        for (late, is_held_against) in [(1_000, true), (1_001, false)] {
+            let mut pulse = asked(0, 0);
+            look(&mut pulse, 100..600, 30, 0);
+            assert_eq!(pulse.next_timeout(), at(750));
+            assert_eq!(pulse.handle_timeout(at(750 + late), 30, Some(0)), Verdict::Fine);
+            assert_eq!(pulse.silence(at(750 + late)).is_zero(), !is_held_against, "{late}");
+        }
+    }
 }

@@ -500,4 +500,110 @@ mod tests {
         let bytes = [0x97, 1, 0, 0, 5, 1, 0, 0xc6, 0xff, 0xff, 0xff, 0xff];
         assert_eq!(parse(&bytes, 16_384, None), Err(MessageError::TooLong { announced: 0xffff_ffff }));
     }
+
+    #[test]
+    fn the_longest_header_is_as_long_as_it_says() {
+        let id = MuxId { slot: u32::MAX, generation: u32::MAX };
+        let (sequence, op, flags) = (u64::MAX, Op::Datagram, Flags(u8::MAX));
+        let header = Header { id, sequence, deadline_ms: u32::MAX, handler: u32::MAX, op, flags };
+        let payload = vec![7; 70_000];
+        let mut out = Vec::new();
+        encode(&mut out, &header, &payload, Some(Salt::new(&[b"test"])));
+        // No operation has a number that takes two bytes so far.
+        assert_eq!(out.len(), HEADER_MAX - 1 + payload.len() + CHECKSUM_LEN);
+        let parsed = parse(&out, payload.len(), Some(Salt::new(&[b"test"])));
+        assert_eq!(parsed, Ok(Parsed::Whole(Some(Message { header, payload: &payload }), out.len())));
+    }
+
+    #[test]
+    fn a_beginning_says_how_much_is_missing() {
+        for salt in [None, Some(Salt::new(&[b"session"]))] {
+            let (header, payload) = sample(Op::Data, 300);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &header, &payload, salt);
+            let header_len = bytes.len() - payload.len() - if salt.is_some() { CHECKSUM_LEN } else { 0 };
+            for cut in 0..bytes.len() {
+                let needs = if cut < header_len { cut + 1 } else { bytes.len() };
+                assert_eq!(parse(&bytes[..cut], 300, salt), Ok(Parsed::Needs(needs)), "cut {cut}");
+            }
+            bytes.push(0);
+            assert!(matches!(parse(&bytes, 300, salt), Ok(Parsed::Whole(Some(_), len)) if len + 1 == bytes.len()));
+            assert_eq!(parse(&bytes, 299, salt), Err(MessageError::TooLong { announced: 300 }));
+        }
+    }
+
+    #[test]
+    fn an_operation_is_changed_and_nothing_else() {
+        for salt in [None, Some(Salt::new(&[b"session"]))] {
+            let (header, payload) = sample(Op::Call, 40);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &header, &payload, salt);
+            let len = bytes.len();
+            bytes.extend_from_slice(b"the next one");
+            change_op(&mut bytes, Op::Cancel, salt);
+            let header = Header { op: Op::Cancel, ..header };
+            assert_eq!(parse(&bytes, 40, salt), Ok(Parsed::Whole(Some(Message { header, payload: &payload }), len)));
+            assert_eq!(&bytes[len..], b"the next one");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_passed_over_and_what_does_not_fit_is_an_error() {
+        let unknown = [0x97, 1, 0, 0, 5, 99, 0, 0xc4, 1, b'x'];
+        assert_eq!(parse(&unknown, 10, None), Ok(Parsed::Whole(None, 10)));
+        let malformed = Err(MessageError::Malformed(PackError::Malformed));
+        let wide = |field: &[u8], at: usize| [&unknown[..at], field, &unknown[at + 1..]].concat();
+        // A deadline, a handler and flags that are too large, and an element too many or too few.
+        assert_eq!(parse(&wide(&[0xcf, 0, 0, 0, 1, 0, 0, 0, 0], 3), 10, None), malformed);
+        assert_eq!(parse(&wide(&[0xcf, 0, 0, 0, 1, 0, 0, 0, 0], 4), 10, None), malformed);
+        assert_eq!(parse(&wide(&[0xcd, 1, 0], 6), 10, None), malformed);
+        assert_eq!(parse(&wide(&[0x98], 0), 10, None), malformed);
+        assert_eq!(parse(&unknown, 10, Some(Salt::new(&[b"session"]))), malformed);
+    }
+
+    #[test]
+    fn bits_of_flags() {
+        let both = Flags::RESPONDER.with(Flags::MORE);
+        assert_eq!((both, Flags(1).with(Flags(1))), (Flags(3), Flags(1)));
+        for (flags, responder, more) in
+            [(0, false, false), (1, true, false), (2, false, true), (3, true, true), (4, false, false)]
+        {
+            let flags = Flags(flags);
+            assert_eq!((flags.contains(Flags::RESPONDER), flags.contains(Flags::MORE)), (responder, more));
+            assert_eq!(flags.contains(both), responder && more);
+        }
+        let header = Header::new(Op::Data, MuxId::CONNECTION, 1);
+        assert_eq!(
+            (header.from_responder(false).flags, header.from_responder(true).flags),
+            (Flags(0), Flags::RESPONDER)
+        );
+    }
+
+    #[test]
+    fn only_little_room_is_kept_for_the_next_message_in_parts() {
+        for (len, is_kept) in [(600, true), (PARTIAL_KEPT_MAX, false), (16_000, false)] {
+            let (header, payload) = sample(Op::Data, len);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, &header, &payload, None);
+            let mut assembler = Assembler::new(16_384, None);
+            let (first, rest) = bytes.split_at(100);
+            assembler.handle_bytes(first, |_| Ok::<(), MessageError>(())).expect("a beginning");
+            assert_eq!(assembler.partial_len(), 100);
+            assembler.handle_bytes(rest, |_| Ok::<(), MessageError>(())).expect("the rest");
+            assert_eq!((assembler.partial_len(), assembler.partial.capacity() > 0), (0, is_kept), "{len}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_was_wrong() {
+        let malformed = format!("a message is malformed: {}", PackError::Malformed);
+        let cases = [
+            (MessageError::Malformed(PackError::Malformed), malformed.as_str()),
+            (MessageError::TooLong { announced: 7 }, "a message announces 7 bytes of payload"),
+            (MessageError::Checksum, "a message's checksum does not fit its bytes"),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
 }

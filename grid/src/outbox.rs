@@ -346,3 +346,6 @@ impl Outbox {
 fn is_of(large: &Large, id: MuxId, responder: bool) -> bool {
     large.header.id == id && large.header.flags.contains(Flags::RESPONDER) == responder
 }
+
+#[cfg(test)]
+mod tests;

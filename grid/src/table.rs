@@ -81,12 +81,31 @@ mod tests {
             ("second to a live one", SMALL, GREAT, standing(Some(5), true, false, false), duplicate),
             ("live one is silent", SMALL, GREAT, standing(Some(5), true, true, false), Decision::Install),
             ("restarted", SMALL, GREAT, standing(Some(4), true, false, false), Decision::Install),
+            ("restarted while both dial", SMALL, GREAT, standing(Some(4), true, false, true), duplicate),
             ("from an old life", SMALL, GREAT, standing(Some(6), false, false, false), stale),
             ("both dial, mine wins", SMALL, GREAT, standing(None, false, false, true), duplicate),
             ("both dial, theirs wins", GREAT, SMALL, standing(None, false, false, true), Decision::Install),
         ];
         for (name, me, peer, standing, expected) in cases {
             assert_eq!(decide_accepted(me, peer, LIFE, standing), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn who_was_welcomed_goes_on_unless_a_later_life_is_known() {
+        for (known, expected) in [
+            (None, Decision::Install),
+            (Some(4), Decision::Install),
+            (Some(5), Decision::Install),
+            (Some(6), Decision::Refuse(RefusalCode::StaleIncarnation)),
+        ] {
+            for [is_linked, is_suspect, is_dialing] in [[false; 3], [true; 3], [true, false, true]] {
+                assert_eq!(
+                    decide_dialed(LIFE, standing(known, is_linked, is_suspect, is_dialing)),
+                    expected,
+                    "{known:?}"
+                );
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod calling;
 mod escaped;
+mod exact;
 mod streaming;
 
 use std::collections::VecDeque;

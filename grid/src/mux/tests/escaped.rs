@@ -235,10 +235,10 @@ fn streams_wait_while_the_outbox_is_full() {
 
 /// Counts its wakes.
 #[derive(Debug, Default)]
-struct Woken(core::sync::atomic::AtomicUsize);
+pub(super) struct Woken(core::sync::atomic::AtomicUsize);
 
 impl Woken {
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.0.load(core::sync::atomic::Ordering::Relaxed)
     }
 }
