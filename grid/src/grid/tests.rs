@@ -3,6 +3,7 @@
 
 mod bulk;
 mod calling;
+mod draining;
 mod keeping;
 mod rejected;
 mod streaming;
@@ -57,6 +58,8 @@ struct World {
     tasks: Mutex<Vec<Task>>,
     timers: Mutex<Vec<(Instant, Waker)>>,
     listeners: Mutex<BTreeMap<String, Listener>>,
+    /// Every direction of every connection so far.
+    ways: Mutex<Vec<Arc<Mutex<Way>>>>,
     /// When who was dialed, in milliseconds.
     dials: Mutex<Vec<(u64, String, Lane)>>,
 }
@@ -132,6 +135,13 @@ impl World {
             ms -= self.step(ms);
             self.run();
         }
+    }
+
+    /// Who is reached at an address is reached at another one too.
+    fn alias(&self, grid: &Grid<Host>, address: &str) {
+        let grid = grid.clone();
+        let listener: Listener = Box::new(move |wire, lane| grid.accept(wire, lane));
+        locked(&self.listeners).insert(address.to_owned(), listener);
     }
 
     fn now<T>(&self, work: impl Future<Output = T>) -> T {
@@ -263,6 +273,11 @@ impl Runtime for Host {
         at(self.world.ms())
     }
 
+    /// Ten milliseconds behind.
+    fn now_coarse(&self) -> Instant {
+        at(self.world.ms().saturating_sub(10))
+    }
+
     fn sleep_until(&self, until: Instant) -> BoxFuture<()> {
         let world = self.world.clone();
         Box::pin(poll_fn(move |cx| {
@@ -279,6 +294,7 @@ impl Runtime for Host {
         let (world, addr) = (self.world.clone(), addr.to_owned());
         Box::pin(async move {
             let (own, theirs) = World::pipe();
+            locked(&world.ways).extend([own.incoming.clone(), own.outgoing.clone()]);
             match locked(&world.listeners).get(&addr) {
                 Some(listen) => listen(theirs, lane),
                 None => return Err(WireError("nobody there".to_owned())),
@@ -363,9 +379,7 @@ impl Setup {
         let (address, told) = (config.address.clone(), events.clone());
         let on_event = move |event: &PeerEvent| locked(&told).push(event.clone());
         let grid = Grid::new(host.clone(), config, handlers, on_event);
-        let listening = grid.clone();
-        let listener: Listener = Box::new(move |wire, lane| listening.accept(wire, lane));
-        locked(&world.listeners).insert(address, listener);
+        world.alias(&grid, &address);
         Server { grid, host, events }
     }
 

@@ -2,6 +2,7 @@
 //! cut at any place.
 
 mod calling;
+mod ends;
 mod escaped;
 mod exact;
 mod streaming;

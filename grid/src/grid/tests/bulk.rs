@@ -118,15 +118,44 @@ fn where_none_can_be_had_the_small_one_serves() {
 fn more_than_both_sides_may_open_are_refused() {
     let world = Arc::new(World::default());
     let handlers = || Handlers::new().serve::<Wait, _>(|_, _| pending()).expect("the first");
-    let servers = [(0, 9), (1, 2)].map(|(number, pool)| {
+    let servers = [(0, 9), (1, 3)].map(|(number, pool)| {
         let config = GridConfig { bulk_pool_max: pool, ..config(number) };
         Setup::server(&world, config, handlers())
     });
     let setup = Setup { world, servers }.connected();
-    let calls: Vec<_> = (0..6).map(|_| start(&setup)).collect();
-    assert_eq!(bulk_connections(&setup), [4, 4]);
+    let calls: Vec<_> = (0..8).map(|_| start(&setup)).collect();
+    assert_eq!(bulk_connections(&setup), [6, 6]);
     let rejected = setup.servers[1].grid.counters().rejected.other;
     assert_eq!((rejected, setup.servers[0].grid.counters().dials_failed), (2, 2));
+    let busy = format!("refused by the peer: {}", crate::hello::RefusalCode::Busy);
+    assert_eq!(setup.servers[0].status().last_error, Some(busy), "it is told why");
+    drop(calls);
+}
+
+#[test]
+fn those_that_are_being_opened_count() {
+    let setup = setup(2);
+    setup.servers[1].host.is_stopped.store(true, Ordering::Relaxed);
+    let calls: Vec<_> = (0..4).map(|_| start(&setup)).collect();
+    let dials = locked(&setup.world.dials).iter().filter(|(.., lane)| *lane == Lane::Bulk).count();
+    assert_eq!(dials, 2);
+    setup.servers[1].host.is_stopped.store(false, Ordering::Relaxed);
+    setup.world.pass(100);
+    assert_eq!(bulk_connections(&setup), [2, 2]);
+    drop(calls);
+}
+
+#[test]
+fn they_outlive_the_small_one_and_each_other() {
+    let setup = setup(2);
+    let calls = [start(&setup), start(&setup)];
+    let links = setup.servers[0].grid.0.links();
+    links[0].lock().close(Lost::Broken);
+    setup.world.run();
+    assert_eq!(setup.servers[0].status().bulk_connections, 2, "the small one is gone, or another one");
+    links[1].lock().close(Lost::Broken);
+    setup.world.run();
+    assert_eq!(setup.servers[0].status().bulk_connections, 1);
     drop(calls);
 }
 

@@ -1,7 +1,9 @@
 //! Connections that come, go, and come again.
 
 use super::*;
+use crate::config::Limits;
 use crate::error::Lost;
+use crate::hello::PeerLimits;
 
 /// The peer was heard last so many milliseconds ago.
 fn lost(peer: ServerId, reason: &str, silence_ms: u64, is_expected: bool) -> PeerEvent {
@@ -97,10 +99,8 @@ fn an_address_gets_one_keeper_and_its_own_none() {
 #[test]
 fn an_address_of_its_own_under_another_name_is_dropped() {
     let setup = Setup::new();
-    let grid = setup.servers[0].grid.clone();
-    let listening = grid.clone();
-    let listener: Listener = Box::new(move |wire, lane| listening.accept(wire, lane));
-    locked(&setup.world.listeners).insert("alias:1".to_owned(), listener);
+    let grid = &setup.servers[0].grid;
+    setup.world.alias(grid, "alias:1");
     grid.add_peer("alias:1");
     setup.world.pass(10_000);
     assert_eq!((dials(&setup).len(), grid.tasks(), grid.peers().len()), (1, 0, 0));
@@ -139,7 +139,9 @@ fn a_connection_that_breaks_is_made_again_by_either_side() {
         if who == 0 {
             assert_eq!(setup.servers.each_ref().map(Server::connected), [0, 0], "it pauses first");
             assert_eq!(setup.servers[0].status().state, PeerState::Connecting);
-            assert_eq!(setup.servers[0].status().last_error.as_deref(), Some("transport failed"));
+            let status = setup.servers[0].status();
+            assert_eq!(status.last_error.as_deref(), Some("transport failed"));
+            assert_eq!((status.bytes_in, status.bytes_out), (before.bytes_in, before.bytes_out), "none is forgotten");
         }
         setup.world.pass(5_000);
         assert_eq!(setup.servers.each_ref().map(Server::connected), [1, 1], "dialed by {who}");
@@ -211,6 +213,7 @@ fn a_forgotten_peer_is_dialed_no_more() {
     dials(&setup);
     a.grid.forget_peer(ServerId::from_bytes([9; 16]));
     assert_eq!(a.connected(), 1, "somebody else is nothing to it");
+    assert!(a.grid.0.peers().targets.contains_key(ADDRESSES[1]));
     a.grid.forget_peer(B);
     assert!(a.grid.peers().is_empty() && a.grid.peer(B).is_err());
     locked(&setup.world.listeners).remove(ADDRESSES[0]);
@@ -224,16 +227,126 @@ fn a_forgotten_peer_is_dialed_no_more() {
 
 #[test]
 fn a_forgotten_address_keeps_its_connection() {
+    for who in [0, 1] {
+        let setup = Setup::new().connected();
+        let (own, other) = (&setup.servers[who], &setup.servers[1 - who]);
+        own.grid.forget_address(ADDRESSES[1 - who]);
+        setup.world.pass(1_000);
+        assert_eq!(own.connected(), 1);
+        dials(&setup);
+        locked(&setup.world.listeners).remove(ADDRESSES[who]);
+        other.grid.stop();
+        setup.world.pass(10_000);
+        assert_eq!((own.connected(), dials(&setup).len(), own.grid.tasks()), (0, 0, 0));
+    }
+}
+
+/// Whoever was dialed dials too after a loss; an address of somebody who has a keeper already gets no second one.
+#[test]
+fn a_peer_gets_one_keeper_whatever_it_calls_its_address() {
+    let setup = Setup::new();
+    let b = &setup.servers[1].grid;
+    setup.world.alias(&setup.servers[0].grid, "alias:1");
+    b.add_peer("alias:1");
+    setup.world.pass(10);
+    let third = GridConfig { server: ServerId::from_bytes([3; 16]), address: "c:1".into(), ..config(0) };
+    let third = Setup::server(&setup.world, third, Handlers::new());
+    third.grid.add_peer(ADDRESSES[1]);
+    setup.world.pass(10);
+    let targets = |grid: &Grid<Host>| grid.0.peers().targets.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(targets(b), ["alias:1", "c:1"]);
+    locked(&setup.world.listeners).remove("alias:1");
+    setup.servers[0].grid.add_peer(ADDRESSES[1]);
+    setup.cut(0);
+    setup.world.pass(1_000);
+    assert_eq!((setup.servers[0].connected(), setup.servers[1].connected()), (1, 2));
+    assert_eq!(targets(b), ["alias:1", "c:1"], "who comes back under its own address is known");
+}
+
+/// Of a server that is connected already, found under a further address.
+#[test]
+fn a_second_dial_takes_over_only_where_the_first_connection_is_worth_nothing() {
+    // It is fine.
+    let setup = Setup::new().connected();
+    let [a, b] = &setup.servers;
+    setup.world.alias(&b.grid, "alias:1");
+    a.grid.add_peer("alias:1");
+    setup.world.pass(1_000);
+    assert_eq!((a.connected(), a.status().connects, a.events()), (1, 1, Vec::new()));
+    assert_eq!(
+        (a.grid.counters().dials_failed, b.events()),
+        (1, Vec::new()),
+        "once: then its keeper knows who is there"
+    );
+    // Nothing passes any more.
+    for way in &*locked(&setup.world.ways) {
+        locked(way).is_full = true;
+    }
+    setup.world.pass(2_000);
+    assert_eq!(a.status().state, PeerState::Suspect);
+    setup.world.alias(&b.grid, "alias:2");
+    a.grid.add_peer("alias:2");
+    setup.world.pass(100);
+    assert_eq!((a.connected(), a.status().connects), (1, 2));
+    let events = a.events();
+    assert!(events.contains(&connected(B, 1, true)), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, PeerEvent::Lost { .. })), "{events:?}");
+    // It is that of an earlier life.
     let setup = Setup::new().connected();
     let a = &setup.servers[0];
-    a.grid.forget_address(ADDRESSES[1]);
+    let reborn = GridConfig { incarnation: Incarnation(4), ..config(1) };
+    let reborn = Setup::server(&setup.world, reborn, Handlers::new());
+    setup.world.alias(&reborn.grid, "alias:1");
+    a.grid.add_peer("alias:1");
+    setup.world.pass(100);
+    assert_eq!((a.status().incarnation, a.status().connects), (Some(Incarnation(4)), 2));
+}
+
+#[test]
+fn each_lane_is_told_its_own_limits() {
+    let setup = Setup::new().connected();
+    setup.servers[0].grid.0.open_bulk(&setup.servers[0].grid.0.peers().by_id[&B].clone());
+    setup.world.run();
+    for server in &setup.servers {
+        let limits: Vec<_> = server.grid.0.links().iter().map(|link| link.session().peer_limits).collect();
+        assert_eq!(limits, [Lane::Small, Lane::Bulk].map(|lane| PeerLimits::of(Limits::for_lane(lane))));
+    }
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_is_counted_and_told() {
+    let setup = Setup::new().connected();
+    let [a, b] = &setup.servers;
+    for way in &*locked(&setup.world.ways) {
+        locked(way).bytes.extend([0x81, 0xff]);
+        locked(way).wake();
+    }
+    setup.world.run();
+    for (server, peer) in [(a, B), (b, A)] {
+        let counters = server.grid.counters();
+        assert_eq!((counters.protocol_errors, counters.losses), (1, 1));
+        let text = "peer broke the protocol: a frame begins with 0x81; only whole binary frames are spoken";
+        assert_eq!(server.events()[0], lost(peer, text, 0, false));
+    }
+    setup.cut(0);
     setup.world.pass(1_000);
-    assert_eq!(a.connected(), 1);
+    assert_eq!(a.grid.counters().protocol_errors, 1, "no other loss is");
+}
+
+#[test]
+fn every_thread_finds_the_connection() {
+    let setup = Setup::new().connected();
+    let peer = setup.servers[0].grid.0.peers().by_id[&B].clone();
+    for thread in [0, 1, 15, 16, 17, 1_000] {
+        assert!(peer.small_link(thread).is_some(), "{thread}");
+    }
+    setup.cut(0);
     locked(&setup.world.listeners).clear();
-    dials(&setup);
-    setup.servers[1].grid.stop();
-    setup.world.pass(10_000);
-    assert_eq!((a.connected(), dials(&setup).len(), a.grid.tasks()), (0, 0, 0));
+    assert_eq!(setup.servers[0].status().state, PeerState::Connecting, "its task has not run yet");
+    setup.world.run();
+    for thread in [0, 15, 1_000] {
+        assert!(peer.small_link(thread).is_none(), "{thread}");
+    }
 }
 
 #[test]
@@ -256,19 +369,4 @@ fn whoever_stops_closes_all_and_leaves_no_task() {
     assert_eq!(a.events(), [], "and belongs to ordinary life");
     let lost = CallError::NotSent(Reason::Disconnected(Lost::Shutdown));
     assert_eq!(setup.world.now(setup.handle().call_bytes(HandlerId::new(1), b"?", CallOptions::default())), Err(lost));
-}
-
-/// What belongs to ordinary life is told all the same when it lasts.
-#[test]
-fn a_server_that_drains_for_long_is_reported() {
-    let setup = Setup::new().connected();
-    let [a, b] = &setup.servers;
-    a.grid.stop();
-    setup.world.pass(3_000);
-    assert!(!b.events().iter().any(|event| matches!(event, PeerEvent::DialFailed { .. })));
-    setup.world.pass(60_000);
-    let events = b.events();
-    let reason = format!("refused by the peer: {}", crate::hello::RefusalCode::Draining);
-    assert_eq!(events, [PeerEvent::DialFailed { address: ADDRESSES[0].into(), reason, will_heal: true }]);
-    assert!(b.grid.counters().dials_failed > 16);
 }

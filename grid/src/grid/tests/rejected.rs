@@ -4,7 +4,7 @@ use ashlar_wire::secret::Secret;
 
 use super::*;
 use crate::frame::{Decoder, Piece, Side, encode_binary, encode_close};
-use crate::hello::{Dialer, HELLO_LEN_MAX, HelloConfig, PeerLimits, RefusalCode};
+use crate::hello::{Dialer, HELLO_LEN_MAX, HelloConfig, PeerLimits, RefusalCode, Step};
 use crate::status::Rejected;
 
 /// A connection from nobody, and what it sends first.
@@ -31,9 +31,9 @@ fn frames(pipe: &Pipe) -> Vec<(Vec<u8>, Option<(u16, String)>)> {
     seen
 }
 
-fn hello(change: impl Fn(&mut HelloConfig)) -> Vec<u8> {
+fn hello_config() -> HelloConfig {
     let own = config(1);
-    let mut hello = HelloConfig {
+    HelloConfig {
         cluster: own.cluster,
         server: B,
         incarnation: own.incarnation,
@@ -44,7 +44,11 @@ fn hello(change: impl Fn(&mut HelloConfig)) -> Vec<u8> {
         lane: Lane::Small,
         expected_peer: None,
         channel_binding: [0; 32],
-    };
+    }
+}
+
+fn hello(change: impl Fn(&mut HelloConfig)) -> Vec<u8> {
+    let mut hello = hello_config();
     change(&mut hello);
     Dialer::new(hello, [3; 32]).1
 }
@@ -89,29 +93,82 @@ fn each_kind_has_its_count_and_is_told_unless_it_is_ordinary() {
     }
 }
 
+/// A whole hello up to the proof; what comes then.
+fn authenticate(setup: &Setup) -> (Pipe, Vec<(Vec<u8>, Option<(u16, String)>)>) {
+    let (mut dialer, hello) = Dialer::new(hello_config(), [3; 32]);
+    let pipe = dial(setup, &binary(&hello));
+    let challenge = frames(&pipe).remove(0).0;
+    let Ok(Step::Send(proof)) = dialer.handle_message(&challenge) else { panic!("a proof") };
+    pipe.put(&binary(&proof));
+    setup.world.run();
+    let seen = frames(&pipe);
+    (pipe, seen)
+}
+
 #[test]
 fn who_does_not_fit_is_told_why_before_the_end() {
+    let told = |bytes: &[u8]| {
+        let told = Dialer::new(hello_config(), [3; 32]).0.handle_message(bytes).expect_err("a refusal");
+        told.refusal_code()
+    };
     let setup = Setup::new();
     let pipe = dial(&setup, &binary(&hello(|hello| hello.cluster = ClusterId::from_bytes([8; 16]))));
-    let frames = frames(&pipe);
-    assert_eq!(frames.len(), 2);
-    let (mut dialer, _) = Dialer::new(
-        HelloConfig {
-            cluster: config(1).cluster,
-            server: B,
-            incarnation: Incarnation(3),
-            address: String::new(),
-            secrets: config(1).secrets,
-            limits: PeerLimits::of(config(1).limits),
-            always_checksum: false,
-            lane: Lane::Small,
-            expected_peer: None,
-            channel_binding: [0; 32],
-        },
-        [3; 32],
-    );
-    let told = dialer.handle_message(&frames[0].0).expect_err("a refusal");
-    assert_eq!(told.refusal_code(), Some(RefusalCode::WrongCluster));
+    let seen = frames(&pipe);
+    assert_eq!((seen.len(), told(&seen[0].0)), (2, Some(RefusalCode::WrongCluster)));
+    // Who has proved itself is not said not to have.
+    setup.servers[0].grid.stop();
+    let (_, seen) = authenticate(&setup);
+    assert_eq!(told(&seen[0].0), Some(RefusalCode::Draining));
+    assert_eq!(seen[1].1, Some((1008, format!("refused here: {}", RefusalCode::Draining))));
+    // A duplicate makes this side ask whether the first one lives, which it would not do for long.
+    let rest = |config: &mut GridConfig| config.timing.rest_per_connection = Duration::from_secs(10);
+    let setup = Setup::with(rest, |handlers| handlers).connected();
+    setup.world.pass(2_000);
+    let before = setup.servers[1].status().counters.messages_in;
+    let (_, seen) = authenticate(&setup);
+    assert_eq!(told(&seen[0].0), Some(RefusalCode::Duplicate));
+    assert_eq!(setup.servers[1].status().counters.messages_in, before + 1, "a ping");
+}
+
+#[test]
+fn no_two_hellos_are_alike() {
+    let setup = Setup::new();
+    let hello = binary(&hello(|_| {}));
+    let challenges = [0; 3].map(|_| frames(&dial(&setup, &hello)).remove(0).0);
+    assert!(challenges[0] != challenges[1] && challenges[1] != challenges[2]);
+    let heard: Arc<Mutex<Vec<Pipe>>> = Arc::default();
+    let hearing = heard.clone();
+    let listener: Listener = Box::new(move |wire, _| locked(&hearing).push(wire));
+    locked(&setup.world.listeners).insert("c:1".to_owned(), listener);
+    setup.servers[0].grid.add_peer("c:1");
+    setup.world.run();
+    let first = locked(&heard).remove(0).take();
+    setup.world.pass(1_000);
+    let second = locked(&heard).remove(0).take();
+    assert!(first.is_some() && first != second);
+}
+
+#[test]
+fn a_message_of_a_hello_may_be_as_long_as_the_limit() {
+    for (len, reason) in [(HELLO_LEN_MAX, "hello"), (HELLO_LEN_MAX + 1, "longer")] {
+        for parts in [vec![len], vec![1_500, len - 1_500]] {
+            let setup = Setup::new();
+            let bytes = binary(&vec![0; len]);
+            let (own, theirs) = World::pipe();
+            setup.servers[0].grid.accept(theirs, Lane::Small);
+            let mut at = 0;
+            for part in parts {
+                let end = if at == 0 { part } else { bytes.len() };
+                own.put(&bytes[at..end.min(bytes.len())]);
+                at = end;
+                setup.world.run();
+            }
+            own.put(&bytes[at.min(bytes.len())..]);
+            setup.world.run();
+            // One that is too long is not heard to its end, so it is not answered as a message.
+            assert_eq!(frames(&own).len(), if reason == "hello" { 2 } else { 1 }, "{len}");
+        }
+    }
 }
 
 #[test]
