@@ -172,3 +172,44 @@ impl GridConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn limits_are_what_the_documents_say() {
+        let small = Limits {
+            calls_in_flight_max: 65_536,
+            streams_open_max: 65_536,
+            inbound_bytes_max: 64 * MIB,
+            outbound_bytes_max: 64 * MIB,
+            chunk_max: 16 * KIB,
+            payload_max: 16 * MIB,
+            stream_window: 1 << 16,
+            stream_window_max: 1 << 22,
+            routes_max: 4_096,
+        };
+        let bulk = Limits {
+            calls_in_flight_max: 64,
+            streams_open_max: 64,
+            inbound_bytes_max: 128 * MIB,
+            outbound_bytes_max: 128 * MIB,
+            chunk_max: 60 * KIB,
+            payload_max: 64 * MIB,
+            ..small
+        };
+        assert_eq!([Lane::Small, Lane::Bulk].map(Limits::for_lane), [small, bulk]);
+        assert_eq!((BULK_THRESHOLD, FRAME_TARGET), (64 * KIB, 32 * KIB));
+    }
+
+    #[test]
+    fn a_dead_peer_is_noticed_within_three_seconds() {
+        let timing = Timing::default();
+        assert!(timing.ping_after * 3 < timing.silence_max && timing.silence_max == Duration::from_secs(3));
+        assert!(timing.backoff_min < timing.backoff_max && timing.call_deadline > timing.drain_max);
+    }
+}

@@ -434,4 +434,91 @@ pub(crate) mod tests {
         assert_eq!(handlers.route("drive-3"), None);
         assert!(handlers.serve_on::<Echo, _>("drive-2", serve).is_err());
     }
+
+    #[test]
+    fn numbers_have_a_range() {
+        assert_eq!([1, HandlerId::NUMBER_MAX].map(|number| HandlerId::new(number).number()), [1, 1_023]);
+        assert!(std::panic::catch_unwind(|| HandlerId::new(HandlerId::NUMBER_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn payloads_go_and_come_back() {
+        assert_eq!(<()>::decode(b""), Ok(()));
+        assert_eq!(<()>::decode(b"?"), Err(MalformedPayload));
+        let mut out = b"before ".to_vec();
+        ().encode(&mut out);
+        assert_eq!(().append_to(&mut out), Vec::<u8>::new());
+        Packed(300_u32).encode(&mut out);
+        assert_eq!(out, b"before \xcd\x01\x2c");
+        assert_eq!(Packed::<u32>::decode(&out[7..]), Ok(Packed(300)));
+        assert_eq!(Packed::<u32>::take(out[7..].to_vec()), Ok(Packed(300)));
+        assert_eq!(Packed::<u32>::decode_into(&out[7..], vec![1]), Ok(Packed(300)));
+        assert_eq!(Packed::<u32>::decode(b"\xa1x"), Err(MalformedPayload));
+        let room = Vec::with_capacity(500);
+        let at = room.as_ptr();
+        let decoded = Vec::<u8>::decode_into(b"bytes", room).expect("bytes");
+        assert_eq!((decoded.as_slice(), decoded.as_ptr()), (b"bytes".as_slice(), at), "where there was room");
+        assert_eq!(Vec::<u8>::decode(b"bytes"), Ok(b"bytes".to_vec()));
+    }
+
+    #[test]
+    fn bytes_are_moved_where_they_are_many_and_nothing_is_before_them() {
+        for (len, before, is_moved) in [(4_096, false, true), (4_095, false, false), (4_096, true, false)] {
+            let mut out = if before { vec![1] } else { Vec::new() };
+            let value = vec![7; len];
+            let at = value.as_ptr();
+            let left = value.append_to(&mut out);
+            assert_eq!((out.as_ptr() == at, left.as_ptr() == at), (is_moved, !is_moved), "{len}");
+            assert_eq!(out[usize::from(before)..], vec![7; len]);
+        }
+    }
+
+    #[test]
+    fn each_kind_is_found_under_its_number_and_has_a_name() {
+        let id = HandlerId::new;
+        let handlers = Handlers::new()
+            .inline_bytes(id(1), |_, _, _| Ok(()))
+            .and_then(|handlers| handlers.stream(id(3), |_, _, _| core::future::ready(Ok(()))))
+            .and_then(|handlers| handlers.datagram(id(4), |_, _| {}))
+            .and_then(|handlers| handlers.serve_on::<Echo, _>("drive", |_, request| core::future::ready(Ok(request))))
+            .expect("four numbers");
+        let drive = handlers.route("drive").expect("registered");
+        let plain = RouteIndex::default();
+        let name = |route, number| handlers.get(route, number).map(|handler| format!("{handler:?}"));
+        let names: Vec<_> = (0..6).map(|number| name(plain, number)).collect();
+        let expected = [None, Some("Inline"), None, Some("Stream"), Some("Datagram"), None];
+        assert_eq!(names, expected.map(|name| name.map(str::to_owned)));
+        assert_eq!((name(drive, 1).as_deref(), name(drive, 2), name(RouteIndex(9), 1)), (Some("Served"), None, None));
+        assert_eq!((drive, handlers.route("nowhere")), (RouteIndex(1), None));
+        let twice = handlers.datagram(id(3), |_, _| {}).expect_err("it is a stream");
+        assert_eq!(twice.to_string(), "handler HandlerId(3) is registered twice on route \"\"; remove one");
+        assert_eq!(MalformedPayload.to_string(), "the payload is malformed");
+    }
+
+    #[test]
+    fn inline_handlers_answer_refuse_or_cannot_read() {
+        let handlers = Handlers::new().inline::<Number>(|_, Packed(number)| match number {
+            0 => Err(Refusal::new(5, "no")),
+            number => Ok(Packed(number + 1)),
+        });
+        let handlers = handlers.expect("the first");
+        let Some(Handler::Inline(run)) = handlers.get(RouteIndex::default(), 2) else { panic!("an inline one") };
+        let cases: [(&[u8], Answered, &[u8]); 3] = [
+            (b"\x05", Answered::Ok, b"\x06"),
+            (b"\x00", Answered::Refused(Refusal::new(5, "no")), b""),
+            (b"\xc0", Answered::Malformed, b""),
+        ];
+        for (request, answered, answer) in cases {
+            let mut out = Vec::new();
+            assert_eq!((run(ServerId::from_bytes([1; 16]), request, &mut out), out.as_slice()), (answered, answer));
+        }
+    }
+
+    struct Number;
+
+    impl Method for Number {
+        const ID: HandlerId = HandlerId::new(2);
+        type Request = Packed<u32>;
+        type Reply = Packed<u32>;
+    }
 }

@@ -148,3 +148,14 @@ pub struct Rejected {
     /// Everything else: duplicates, stale lives, draining, closed by the peer.
     pub other: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PeerState::{Connected, Connecting, Draining, Suspect};
+
+    #[test]
+    fn states_have_names() {
+        let names = [Connecting, Connected, Suspect, Draining].map(super::PeerState::name);
+        assert_eq!(names, ["connecting", "connected", "suspect", "draining"]);
+    }
+}

@@ -469,3 +469,57 @@ fn noise_never_panics() {
         assert!(!matches!(answer, Ok(Step::Authenticated(_) | Step::Done(_))));
     }
 }
+
+#[test]
+fn errors_say_what_helps_and_what_is_told() {
+    use RefusalCode::{Busy, Draining, Duplicate, Malformed, StaleIncarnation};
+    for code in RefusalCode::ALL {
+        let heals = [Duplicate, Draining, Busy, StaleIncarnation].contains(code);
+        let (here, there) = (HelloError::Refused(*code), HelloError::RefusedByPeer(*code, "so".to_owned()));
+        assert_eq!((here.will_heal(), there.will_heal()), (heals, heals), "{code:?}");
+        assert_eq!((here.refusal_code(), there.refusal_code()), (Some(*code), Some(*code)));
+        assert!(!here.is_malformed() && !there.is_malformed());
+        assert_eq!(here.refusal_to_send(), Some(Refusal { code: *code, text: code.to_string() }.encode()));
+        assert_eq!(there.refusal_to_send(), None, "a refusal is not answered");
+        assert_eq!(
+            (here.to_string(), there.to_string()),
+            (format!("refused: {code}"), "refused by the peer: so".into())
+        );
+        assert_eq!(RefusalCode::from_number(*code as u64), *code);
+    }
+    let malformed = "the peer does not speak the grid's hello: ";
+    let cases = [
+        (HelloError::OutOfOrder, "the peer's hello is out of order".to_owned()),
+        (PackError::Malformed.into(), format!("{malformed}{}", PackError::Malformed)),
+        (HelloError::too_long(), format!("{malformed}{}", PackError::TooLong { len: 2_049, max: 2_048 })),
+    ];
+    for (error, text) in cases {
+        assert_eq!((error.is_malformed(), error.will_heal(), error.refusal_code()), (true, false, None));
+        assert_eq!(error.refusal_to_send(), HelloError::Refused(Malformed).refusal_to_send());
+        assert_eq!(error.to_string(), text);
+    }
+}
+
+#[test]
+fn secrets_are_found_by_what_they_are_called() {
+    let [newer, older, other] = [2, 1, 7].map(secret);
+    let two = Secrets::rotating(newer.clone(), older.clone());
+    assert_eq!(two.key_ids(), [newer.key_id(), older.key_id()]);
+    assert_eq!(two.newest().key_id(), newer.key_id());
+    assert_eq!(two.older().map(Secret::key_id), Some(older.key_id()));
+    assert_eq!([&newer, &older, &other].map(|secret| two.holds(secret.key_id())), [true, true, false]);
+    assert_eq!(two.get(older.key_id()).map(Secret::key_id), Some(older.key_id()));
+    assert!(two.get(other.key_id()).is_none() && Secrets::new(newer).older().is_none());
+}
+
+#[test]
+fn limits_beyond_what_can_be_told_are_cut() {
+    let own = Limits { chunk_max: usize::MAX, payload_max: usize::MAX, ..Limits::for_lane(Lane::Small) };
+    let told = PeerLimits::of(own);
+    assert_eq!((told.chunk_max, told.payload_max), (u32::MAX, u32::MAX));
+    let small = Limits::for_lane(Lane::Small);
+    for (chunk, applied) in [(CHUNK_MIN, CHUNK_MIN), (CHUNK_MIN - 1, CHUNK_MIN), (CHUNK_MIN + 1, CHUNK_MIN + 1)] {
+        let told = PeerLimits { chunk_max: u32::try_from(chunk).expect("small"), ..PeerLimits::of(small) };
+        assert_eq!(told.apply_to(small), Limits { chunk_max: applied, ..small });
+    }
+}

@@ -111,3 +111,20 @@ fn altered_and_cut_messages_prove_nothing() {
         assert!(passes(&[&challenge[..], &vec![0; more]].concat(), &|_| {}).is_err());
     }
 }
+
+#[test]
+fn errors_say_what_to_do() {
+    let key = KeyId(0xab);
+    let cases = [
+        (
+            RekeyError::UnknownKey(key),
+            "the peer asks for the cluster secret 00000000000000ab, which is not held here: copy it",
+        ),
+        (RekeyError::BadProof, "the peer did not prove the newest cluster secret"),
+    ];
+    for (error, text) in cases {
+        assert_eq!(error.to_string(), text);
+    }
+    let malformed = format!("the peer's rekey message is malformed: {}", PackError::Malformed);
+    assert_eq!(RekeyError::from(PackError::Malformed).to_string(), malformed);
+}

@@ -80,14 +80,15 @@ fn calls_that_run_in_place_are_counted() {
     let id = MuxId { slot: 3, generation: 1 };
     assert!(mux.begin_waiting(id, 10, at(50), Cancelled::default()));
     assert!(!mux.begin_waiting(id, 10, at(50), Cancelled::default()), "the id is in use");
+    assert!(!mux.begin_waiting(id, 10, at(50), Cancelled::default()));
     mux.note_cancelled_in_place();
     let Counters { calls_in, messages_in, misfit, abandoned, .. } = mux.counters();
-    assert_eq!((calls_in, messages_in, misfit, abandoned), (3, 3, 1, 1));
+    assert_eq!((calls_in, messages_in, misfit, abandoned), (4, 4, 2, 1));
     assert_eq!(mux.next_timeout(), at(0), "the first ping");
     mux.handle_timeout(at(60), None, 1);
     assert_eq!((mux.counters().abandoned, mux.in_flight().1), (2, 0), "its deadline has passed");
     mux.handle_unknown();
-    assert_eq!((mux.counters().messages_in, mux.counters().unknown_ops), (4, 1));
+    assert_eq!((mux.counters().messages_in, mux.counters().unknown_ops), (5, 1));
 }
 
 #[test]
