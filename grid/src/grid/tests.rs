@@ -5,7 +5,9 @@ mod bulk;
 mod calling;
 mod draining;
 mod keeping;
+mod raw;
 mod rejected;
+mod rotating;
 mod streaming;
 
 use core::future::Future;

@@ -8,7 +8,7 @@ use crate::hello::{Dialer, HELLO_LEN_MAX, HelloConfig, PeerLimits, RefusalCode, 
 use crate::status::Rejected;
 
 /// A connection from nobody, and what it sends first.
-fn dial(setup: &Setup, bytes: &[u8]) -> Pipe {
+pub(super) fn dial(setup: &Setup, bytes: &[u8]) -> Pipe {
     let (own, theirs) = World::pipe();
     own.put(bytes);
     setup.servers[0].grid.accept(theirs, Lane::Small);
@@ -17,7 +17,7 @@ fn dial(setup: &Setup, bytes: &[u8]) -> Pipe {
 }
 
 /// The frames that have come, with the payload of binary ones.
-fn frames(pipe: &Pipe) -> Vec<(Vec<u8>, Option<(u16, String)>)> {
+pub(super) fn frames(pipe: &Pipe) -> Vec<(Vec<u8>, Option<(u16, String)>)> {
     let mut bytes = pipe.take().expect("something was said");
     let (mut decoder, mut input) = (Decoder::new(Side::Dialer), bytes.as_mut_slice());
     let mut seen = Vec::new();
@@ -31,7 +31,7 @@ fn frames(pipe: &Pipe) -> Vec<(Vec<u8>, Option<(u16, String)>)> {
     seen
 }
 
-fn hello_config() -> HelloConfig {
+pub(super) fn hello_config() -> HelloConfig {
     let own = config(1);
     HelloConfig {
         cluster: own.cluster,
@@ -53,7 +53,7 @@ fn hello(change: impl Fn(&mut HelloConfig)) -> Vec<u8> {
     Dialer::new(hello, [3; 32]).1
 }
 
-fn binary(payload: &[u8]) -> Vec<u8> {
+pub(super) fn binary(payload: &[u8]) -> Vec<u8> {
     encode_binary(Side::Dialer, payload)
 }
 

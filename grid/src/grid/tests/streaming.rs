@@ -122,6 +122,17 @@ fn a_reader_that_takes_makes_room_and_one_that_waits_does_not() {
 }
 
 #[test]
+fn who_waits_for_the_next_message_has_told_what_it_took() {
+    let (setup, sent) = setup();
+    let options = CallOptions { window: (1_000, 1_000), ..CallOptions::default() };
+    let mut stream = setup.world.now(setup.handle().open_stream(FLOOD, b"first", options)).expect("opened");
+    for taken in 1..20 {
+        assert_eq!(setup.world.now(stream.receiver.receive()), Ok(Some(MESSAGE.to_vec())));
+        assert_eq!(sent.load(Ordering::Relaxed), taken, "one at a time");
+    }
+}
+
+#[test]
 fn a_lost_connection_and_a_deadline_cut_the_stream() {
     let (setup, _) = setup();
     let mut stream = open(&setup, ECHO);
