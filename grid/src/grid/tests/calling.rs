@@ -104,11 +104,12 @@ fn every_way_to_call_comes_back_with_the_answer() {
 #[test]
 fn long_requests_take_the_bulk_lane() {
     let long = vec![7; BULK_THRESHOLD];
-    let cases: [&dyn Fn(&Setup) -> Result<Vec<u8>, CallError>; 4] = [
-        &|setup| setup.world.now(setup.handle().call_bytes(ECHO, &vec![7; BULK_THRESHOLD], WITHIN_1_S)),
-        &|setup| setup.world.now(setup.handle().call::<Echo>(&vec![7; BULK_THRESHOLD], WITHIN_1_S)),
-        &|setup| setup.world.now(setup.handle().call::<BulkEcho>(&vec![7; BULK_THRESHOLD], WITHIN_1_S)),
-        &|setup| setup.world.now(setup.handle().call_large(ECHO, Arc::new(vec![7; BULK_THRESHOLD]), WITHIN_1_S)),
+    type Call = fn(&Setup) -> Result<Vec<u8>, CallError>;
+    let cases: [Call; 4] = [
+        |setup| setup.world.now(setup.handle().call_bytes(ECHO, &vec![7; BULK_THRESHOLD], WITHIN_1_S)),
+        |setup| setup.world.now(setup.handle().call::<Echo>(&vec![7; BULK_THRESHOLD], WITHIN_1_S)),
+        |setup| setup.world.now(setup.handle().call::<BulkEcho>(&vec![7; BULK_THRESHOLD], WITHIN_1_S)),
+        |setup| setup.world.now(setup.handle().call_large(ECHO, Arc::new(vec![7; BULK_THRESHOLD]), WITHIN_1_S)),
     ];
     for (case, call) in cases.into_iter().enumerate() {
         let setup = Setup::with(|_| {}, echoing).connected();
@@ -296,7 +297,7 @@ fn refusals_and_stops_reach_the_caller_and_the_handler() {
 
 #[test]
 fn datagrams_reach_their_handler_once_and_alone() {
-    let taken: Arc<Mutex<Vec<(ServerId, Vec<u8>)>>> = Arc::default();
+    let taken = Arc::new(Mutex::new(Vec::new()));
     let setup = Setup::with(
         |_| {},
         |handlers| {

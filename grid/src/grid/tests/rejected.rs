@@ -16,8 +16,11 @@ pub(super) fn dial(setup: &Setup, bytes: &[u8]) -> Pipe {
     own
 }
 
-/// The frames that have come, with the payload of binary ones.
-pub(super) fn frames(pipe: &Pipe) -> Vec<(Vec<u8>, Option<(u16, String)>)> {
+/// A frame: the payload of a binary one, or code and text of a close.
+type Frame = (Vec<u8>, Option<(u16, String)>);
+
+/// The frames that have come.
+pub(super) fn frames(pipe: &Pipe) -> Vec<Frame> {
     let mut bytes = pipe.take().expect("something was said");
     let (mut decoder, mut input) = (Decoder::new(Side::Dialer), bytes.as_mut_slice());
     let mut seen = Vec::new();
@@ -94,7 +97,7 @@ fn each_kind_has_its_count_and_is_told_unless_it_is_ordinary() {
 }
 
 /// A whole hello up to the proof; what comes then.
-fn authenticate(setup: &Setup) -> (Pipe, Vec<(Vec<u8>, Option<(u16, String)>)>) {
+fn authenticate(setup: &Setup) -> (Pipe, Vec<Frame>) {
     let (mut dialer, hello) = Dialer::new(hello_config(), [3; 32]);
     let pipe = dial(setup, &binary(&hello));
     let challenge = frames(&pipe).remove(0).0;

@@ -197,12 +197,13 @@ fn each_end_is_told_once_and_as_what_it_is() {
     let both = Flags::RESPONDER.with(Flags::MORE);
     // Who of the two does what in turn, and what is told then.
     type Act = fn(&mut Pair, StreamKey, StreamKey);
+    type Step = (usize, Act, Option<(Op, Flags)>);
     let initiator_finishes: Act = |pair, key, _| assert!(pair.finish(0, key).is_ready());
     let handler_finishes: Act = |pair, _, served| assert!(pair.finish(1, served).is_ready());
     let release: Act = |pair, key, _| pair.ends[0].mux.release_stream(key);
     let handler_returns: Act = |pair, _, served| pair.ends[1].mux.finish_served(served, Ok(()));
     let handler_fails: Act = |pair, _, served| pair.ends[1].mux.refuse_stream(served, Outcome::Failed);
-    let cases: [(&str, &[(usize, Act, Option<(Op, Flags)>)]); 7] = [
+    let cases: [(&str, &[Step]); 7] = [
         (
             "all in order",
             &[
