@@ -4,6 +4,7 @@ mod handed_over;
 mod served;
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 
 use ashlar_wire::id::{Incarnation, ServerId};
@@ -68,9 +69,9 @@ impl Runtime for Still {
     fn random(&self, _: &mut [u8]) {}
 }
 
-/// Gives one batch, then nothing; counts what it is given.
+/// Gives one batch after the other, then nothing; counts what it is given.
 struct Pipe {
-    incoming: Vec<u8>,
+    incoming: VecDeque<Vec<u8>>,
     kernel: Arc<Mutex<Kernel>>,
 }
 
@@ -85,10 +86,7 @@ struct Kernel {
 
 impl Wire for Pipe {
     fn poll_read(&mut self, _: &mut Context<'_>, sink: &mut dyn FnMut(&mut [u8])) -> Poll<Result<usize, WireError>> {
-        if self.incoming.is_empty() {
-            return Poll::Pending;
-        }
-        let mut batch = core::mem::take(&mut self.incoming);
+        let Some(mut batch) = self.incoming.pop_front() else { return Poll::Pending };
         sink(&mut batch);
         Poll::Ready(Ok(batch.len()))
     }
@@ -178,7 +176,7 @@ impl Setup {
         let assembler = Assembler::new(Limits::for_lane(Lane::Small).chunk_max, None);
         let decoder = Decoder::new(Side::Dialer);
         let inlet = Inlet::new(runtime.clone(), Side::Dialer, link.clone(), handlers, decoder, assembler);
-        let pipe = Pipe { incoming: segment.as_bytes().to_vec(), kernel: Arc::clone(&kernel) };
+        let pipe = Pipe { incoming: [segment.as_bytes().to_vec()].into(), kernel: Arc::clone(&kernel) };
         let driver = Driver::new(runtime.clone(), pipe, link.clone(), inlet, Arc::default());
         Self { runtime, driver, link, pending, kernel }
     }
@@ -197,7 +195,7 @@ impl Setup {
         let reply = Header { handler: Outcome::Ok as u32, ..Header::new(Op::Reply, id, 0) }.from_responder(true);
         encode(segment.payload_mut(), &reply, payload, None);
         segment.seal(Side::Acceptor);
-        self.driver.wire.incoming = segment.as_bytes().to_vec();
+        self.driver.wire.incoming.push_back(segment.as_bytes().to_vec());
     }
 
     /// Writes so far, and bytes written.

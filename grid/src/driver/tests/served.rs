@@ -41,3 +41,39 @@ fn beyond_the_budget_of_a_batch_calls_begin_as_tasks() {
     let (_, tasks, _) = serve(20, false, Duration::from_micros(60));
     assert_eq!(tasks, 12, "the clock is looked at after four calls and after eight");
 }
+
+/// How many calls begin of one whose cancel comes so many batches behind it, where each look at the clock takes so long.
+fn begun(batches: usize, step: Duration) -> u32 {
+    let begun = Arc::new(Mutex::new(0));
+    let counting = begun.clone();
+    let handlers = Handlers::new().serve::<Echo, _>(move |_, _| {
+        *counting.lock().expect("nobody panics with it") += 1;
+        core::future::pending()
+    });
+    let mut setup = Setup::with(Still { step, ..Still::default() }, handlers.expect("the first"), 0);
+    setup.turn();
+    setup.turn();
+    for at in 0..=batches {
+        let op = if at == 0 { Op::Call } else { Op::Cancel };
+        let slot = if at == 0 || at == batches { 1 } else { 100 };
+        let mut segment = Segment::new(Vec::new());
+        let header = Header { handler: 1, ..Header::new(op, MuxId { slot, generation: 1 }, 0) };
+        encode(segment.payload_mut(), &header, &[], None);
+        segment.seal(Side::Acceptor);
+        setup.driver.wire.incoming.push_back(segment.as_bytes().to_vec());
+    }
+    for _ in 0..4 {
+        setup.turn();
+    }
+    let begun = *begun.lock().expect("nobody panics with it");
+    begun
+}
+
+/// What was given up while the connection's task did not run is given up before it begins.
+#[test]
+fn who_was_away_for_long_reads_on_before_anything_is_served() {
+    let (short, long) = (Duration::from_micros(1), Duration::from_millis(60));
+    for (batches, step, expected) in [(1, short, 1), (1, long, 0), (7, long, 0), (8, long, 1)] {
+        assert_eq!(begun(batches, step), expected, "{batches} batches behind, {step:?}");
+    }
+}
