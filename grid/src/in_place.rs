@@ -148,3 +148,33 @@ pub(crate) fn first_poll(
         Poll::Ready(Answered::Malformed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_begins_in_place_within_what_the_mux_admits() {
+        let admission = |is_open, calls, bytes| Admission { is_open, calls, bytes };
+        let cases = [
+            (admission(true, 1, 10), 10, true),
+            (admission(true, 2, 10), 0, true),
+            (admission(true, 1, 10), 11, false),
+            (admission(true, 0, 10), 10, false),
+            (admission(true, 0, 10), 0, false),
+            (admission(false, 1, 10), 10, false),
+            (admission(false, 0, 0), 1, false),
+        ];
+        for (admission, bytes, expected) in cases {
+            let mut in_place = InPlace::new();
+            assert!(!in_place.is_open() && !in_place.has_time() && !in_place.admits(0), "before the first word");
+            in_place.admit(admission);
+            assert!(!in_place.admits(bytes), "nothing is served yet");
+            in_place.begin(Instant::ORIGIN, admission);
+            assert_eq!((in_place.admits(bytes), in_place.has_time()), (expected, true), "{admission:?}, {bytes} bytes");
+            assert_eq!(in_place.is_open(), admission.is_open);
+            in_place.close();
+            assert!(!in_place.is_open() && !in_place.admits(0));
+        }
+    }
+}

@@ -65,8 +65,7 @@ fn begun(batches: usize, step: Duration) -> u32 {
     for _ in 0..4 {
         setup.turn();
     }
-    let begun = *begun.lock().expect("nobody panics with it");
-    begun
+    *begun.lock().expect("nobody panics with it")
 }
 
 /// What was given up while the connection's task did not run is given up before it begins.
