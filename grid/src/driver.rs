@@ -120,6 +120,8 @@ impl<R: Runtime> Driver<R> {
         let mut mux = self.link.lock();
         let expected = mux.is_let_go() && matches!(lost, Lost::Closed | Lost::Broken);
         let lost = if expected { Lost::Drained } else { lost };
+        // Where this side has ended it, what the peer made of that is no other reason.
+        let lost = mux.lost().unwrap_or(lost);
         mux.close(lost);
         drop(mux);
         if self.ended.is_none() {

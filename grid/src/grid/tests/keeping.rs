@@ -290,7 +290,9 @@ fn a_second_dial_takes_over_only_where_the_first_connection_is_worth_nothing() {
     assert_eq!((a.connected(), a.status().connects), (1, 2));
     let events = a.events();
     assert!(events.contains(&connected(B, 1, true)), "{events:?}");
-    assert!(events.iter().any(|event| matches!(event, PeerEvent::Lost { .. })), "{events:?}");
+    let losses: Vec<_> = events.iter().filter(|event| matches!(event, PeerEvent::Lost { .. })).collect();
+    assert!(matches!(losses[..], [PeerEvent::Lost { is_expected: true, .. }]), "{losses:?}");
+    assert_eq!(a.grid.counters().losses, 0);
     // It is that of an earlier life.
     let setup = Setup::new().connected();
     let a = &setup.servers[0];
