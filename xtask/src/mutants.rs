@@ -36,11 +36,11 @@ use crate::workspace::Workspace;
 const HELP: &str = "\
 Mutation testing of one package: which small changes of its code are noticed by its tests, and which by its simulator.
 
-Usage: cargo xtask mutants PACKAGE [--module PATH] [--sample N] [--seed S]
+Usage: cargo xtask mutants PACKAGE [--module PATH]... [--sample N] [--seed S]
 
   PACKAGE        a member of the workspace, as in ashlar-store
   --module PATH  only mutants of this file or directory, with the module's file and all files below it; the path starts at the
-                 root of the repository, as in store/src/blob [default: the whole package]
+                 root of the repository, as in store/src/blob; given again, also those below that [default: the whole package]
   --sample N     so many mutants, drawn at random; at least 1, all of them if there are fewer [default: all]
   --seed S       which ones are drawn: a whole number from 0 to 2^64 - 1 [default: 1]. The same seed draws the same mutants as
                  long as the code and the version of cargo-mutants are the same
@@ -66,7 +66,8 @@ const BATCH_MAX: usize = 500;
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     package: String,
-    module: Option<String>,
+    /// None: the whole package.
+    modules: Vec<String>,
     sample: Option<usize>,
     seed: u64,
 }
@@ -91,13 +92,13 @@ pub(crate) fn command(arguments: &[String]) -> Result<(), Failure> {
 }
 
 fn read(arguments: &[String]) -> Result<Request, Failure> {
-    let mut request = Request { package: String::new(), module: None, sample: None, seed: 1 };
+    let mut request = Request { package: String::new(), modules: Vec::new(), sample: None, seed: 1 };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value =
             || arguments.next().cloned().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")));
         match argument.as_str() {
-            "--module" => request.module = Some(value()?),
+            "--module" => request.modules.push(value()?),
             "--sample" => {
                 let text = value()?;
                 request.sample = Some(text.parse().ok().filter(|&sample| sample > 0).ok_or_else(|| {
@@ -129,17 +130,23 @@ fn examine(workspace: &Workspace, request: &Request) -> Result<(), Failure> {
     let _until_the_end = lock(&place.join("lock"))?;
     let tree = Tree::copy(&workspace.root, place.join("tree"))?;
     let tester = Tester::new(&tree.root, &request.package, &place)?;
-    let listed = list::chosen(tester.list()?, request.module.as_deref());
+    let listed = list::chosen(tester.list()?, &request.modules);
+    let below = match request.modules.join(", ") {
+        modules if modules.is_empty() => modules,
+        modules => format!(" below {modules}"),
+    };
+    let has_mutants = |module: &&String| listed.iter().any(|mutant| list::is_below(&mutant.file, module));
+    if let Some(module) = request.modules.iter().find(|module| !has_mutants(module)) {
+        return Err(Failure::Usage(format!("`{}` has no mutants below `{module}`", request.package)));
+    }
     if listed.is_empty() {
-        let below = request.module.as_ref().map_or_else(String::new, |module| format!(" below `{module}`"));
-        return Err(Failure::Usage(format!("`{}` has no mutants{below}", request.package)));
+        return Err(Failure::Usage(format!("`{}` has no mutants", request.package)));
     }
     let of = listed.len();
     let drawn = list::draw(listed, request.sample, request.seed);
     let title = format!(
-        "{}{}: {} of {of} mutants, seed {}, cargo-mutants {}",
+        "{}{below}: {} of {of} mutants, seed {}, cargo-mutants {}",
         request.package,
-        request.module.as_ref().map_or_else(String::new, |module| format!(" below {module}")),
         drawn.len(),
         request.seed,
         tester.version
@@ -236,15 +243,18 @@ mod tests {
 
     #[test]
     fn requests() {
-        let whole = Request { package: "ashlar-store".into(), module: None, sample: None, seed: 1 };
+        let whole = Request { package: "ashlar-store".into(), modules: Vec::new(), sample: None, seed: 1 };
         assert_eq!(asked("ashlar-store"), Ok(whole));
         let part = Request {
             package: "ashlar-store".into(),
-            module: Some("store/src/blob".into()),
+            modules: vec!["store/src/blob".into(), "store/src/index.rs".into()],
             sample: Some(12),
             seed: 7,
         };
-        assert_eq!(asked("--seed 7 --sample 12 ashlar-store --module store/src/blob"), Ok(part));
+        assert_eq!(
+            asked("--seed 7 --sample 12 ashlar-store --module store/src/blob --module store/src/index.rs"),
+            Ok(part)
+        );
         for wrong in [
             "",
             "--sample 3",

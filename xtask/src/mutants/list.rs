@@ -80,9 +80,10 @@ fn read_one(mutant: &Value) -> Option<Mutant> {
     })
 }
 
-/// Those of product code, below `module` if there is one, in the order of the code.
-pub(super) fn chosen(mut listed: Vec<Mutant>, module: Option<&str>) -> Vec<Mutant> {
-    listed.retain(|mutant| is_product(&mutant.file) && module.is_none_or(|module| is_below(&mutant.file, module)));
+/// Those of product code, below one of `modules` if there are any, in the order of the code.
+pub(super) fn chosen(mut listed: Vec<Mutant>, modules: &[String]) -> Vec<Mutant> {
+    let is_chosen = |file: &str| modules.is_empty() || modules.iter().any(|module| is_below(file, module));
+    listed.retain(|mutant| is_product(&mutant.file) && is_chosen(&mutant.file));
     listed.sort();
     listed.dedup_by(|one, other| one.name == other.name);
     listed
@@ -93,7 +94,7 @@ fn is_product(file: &str) -> bool {
 }
 
 /// Whether the file is the module's, or of a module below it. A module is named by its file or by its directory.
-fn is_below(file: &str, module: &str) -> bool {
+pub(super) fn is_below(file: &str, module: &str) -> bool {
     let module = module.trim_start_matches("./").trim_end_matches('/');
     let module = module.strip_suffix(".rs").unwrap_or(module);
     let module = module.strip_suffix("/mod").unwrap_or(module);
@@ -189,8 +190,8 @@ pub(super) mod tests {
         }
         assert!(is_below("bus/src/lib.rs", "bus"));
         let listed = vec![mutant("b/src/lib.rs", 2), mutant("b/src/tests.rs", 1), mutant("a/src/lib.rs", 3)];
-        assert_eq!(chosen(listed.clone(), None), [mutant("a/src/lib.rs", 3), mutant("b/src/lib.rs", 2)]);
-        assert_eq!(chosen(listed, Some("b")), [mutant("b/src/lib.rs", 2)]);
+        assert_eq!(chosen(listed.clone(), &[]), [mutant("a/src/lib.rs", 3), mutant("b/src/lib.rs", 2)]);
+        assert_eq!(chosen(listed, &["b".into()]), [mutant("b/src/lib.rs", 2)]);
     }
 
     #[test]
