@@ -1,5 +1,8 @@
 //! Majorities, promises, and what is written of both. How nodes keep to them is shown in the simulator (`ashlar sim quorum`).
 
+mod promises;
+mod replies;
+
 use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -414,6 +417,10 @@ fn a_copy_asks_again_once_its_primary_serves_terms() {
     hear(format!("+FULLRESYNC {history} 1000\r\n${}\r\n", dump.len()).as_bytes(), member.now());
     assert!(!hear(&dump, member.now()).1);
     assert!(member.engine().replication.whole().1);
+    // What has as many words as a record, or begins like one, is none.
+    let others = b"*4\r\n$3\r\nSET\r\n$3\r\nbar\r\n$1\r\n1\r\n$7\r\nKEEPTTL\r\n\
+                   *4\r\n$8\r\nREPLCONF\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n";
+    assert!(!hear(others, member.now()).1);
     // It begins to serve terms: a member's data count only once it was told how far they are to go.
     let record = format!("*4\r\n$8\r\nREPLCONF\r\n$11\r\nASHLAR-TERM\r\n$3\r\n7.1\r\n$40\r\n{}\r\n", name(1));
     let (_, is_over) = hear(record.as_bytes(), member.now());
@@ -422,11 +429,12 @@ fn a_copy_asks_again_once_its_primary_serves_terms() {
     assert!(is_blank(&member));
     member.wait(10_000);
     let end = member.engine().replication.end();
-    assert_eq!(end, 1000 + record.len() as u64);
+    assert_eq!(end, 1000 + (others.len() + record.len()) as u64);
     let asked = connect(&format!("TERM 7.1 {} {end} {}", name(1), name(1)), member.now());
     assert!(asked.contains(&format!("{}", end + 1)), "it goes on where it was: {asked}");
     assert!(!hear(b"+CONTINUE\r\n", member.now()).1);
     assert!(!is_blank(&member));
+    assert!(!hear(record.as_bytes(), member.now()).1, "it has said its term by now");
 }
 
 /// Three members that were all restarted, after term 7.1: none has anything that counts. The first one's log had a key.
@@ -507,6 +515,7 @@ fn who_waits_to_take_its_shard_over_sends_nobody_to_the_former_primary() {
     assert_eq!(take_over(&elected, &map_led_by(2, 2, 8), 1, &[]), SHORT);
     let told = elected.say(0, "SET bar 1");
     assert!(told.contains("CLUSTERDOWN Hash slot not served") && told.contains("too few members"), "{told}");
+    assert_eq!(elected.say(0, "CLUSTER BEGINSHARD"), "OK", "the map does not make it a primary yet");
     elected.engine().give_up_take_over();
     assert!(elected.say(0, "SET bar 1").contains("MOVED"));
 }
@@ -581,6 +590,8 @@ fn a_shard_begins_anew_only_where_that_is_called_for() {
     load(&others[1], &dump);
     assert!(matches!(take_over(&first, &map, 2, &others), TakeOver::Waits(why) if why.contains("taken over")));
     refused(&mut first, "taking over the data of another member");
+    assert_eq!(take_over(&first, &map, 2, &[]), SHORT);
+    assert_eq!(first.say(0, "CLUSTER BEGINSHARD"), "OK", "nobody is there any more from whom they could come");
 }
 
 #[test]
@@ -641,7 +652,7 @@ fn a_reply_that_no_majority_allows_for_too_long_ends_its_connection() {
     assert!(talk.session_mut(one).is_held());
     talk.wait(5_000);
     talk.tick();
-    assert!(!talk.is_closed(one), "no longer than it may");
+    assert!(!talk.is_closed(one) && talk.engine().has_held_replies(), "no longer than it may");
     acknowledge(&mut talk, replica, None);
     talk.tick();
     assert!(!talk.session_mut(one).is_held());
@@ -649,6 +660,7 @@ fn a_reply_that_no_majority_allows_for_too_long_ends_its_connection() {
     talk.wait(5_001);
     talk.tick();
     assert!(talk.is_closed(other) && !talk.is_closed(one));
+    assert!(!talk.engine().has_held_replies());
 }
 
 #[test]
