@@ -567,4 +567,142 @@ mod tests {
         assert!(!journal.attend(false));
         assert_eq!(append(short), 3);
     }
+
+    #[test]
+    fn what_was_written_comes_in_runs_of_one_database_and_the_same_readers() {
+        let mut all = Written::default();
+        assert!(all.is_empty() && all.runs().next().is_none());
+        for (readers, database, word) in [
+            (Readers::All, 0, "a"),
+            (Readers::All, 0, "b"),
+            (Readers::Replicas, 0, "c"),
+            (Readers::Replicas, 1, "d"),
+            (Readers::All, 1, "e"),
+        ] {
+            all.push_for(readers, database, [word.as_bytes()].into_iter());
+        }
+        let one = |word: &str| format!("*1\r\n$1\r\n{word}\r\n");
+        let runs: Vec<_> = all.runs().map(|(database, readers, bytes)| (database, readers, bytes.to_vec())).collect();
+        let expected = [
+            (0, Readers::All, one("a") + &one("b")),
+            (0, Readers::Replicas, one("c")),
+            (1, Readers::Replicas, one("d")),
+            (1, Readers::All, one("e")),
+        ];
+        assert_eq!(runs, expected.map(|(database, readers, text)| (database, readers, text.into_bytes())));
+        assert!(all.commands() == 5 && !all.is_empty());
+        let journal = on();
+        journal.append(&all, 7);
+        let taken = journal.take();
+        let kept: Vec<_> = decode_batch(&taken.batch).unwrap().iter().map(|unit| unit.commands.to_vec()).collect();
+        assert_eq!(kept, [one("a") + &one("b"), one("e")].map(String::into_bytes), "the log has no use for the others");
+        all.clear();
+        assert!(all.is_empty() && all.commands() == 0 && all.runs().next().is_none());
+        journal.append(&all, 7);
+        assert_eq!((journal.take(), journal.end()), (Taken::default(), 100 + bytes(taken.batch.len())));
+    }
+
+    #[test]
+    fn a_unit_is_made_longer_up_to_a_mebibyte() {
+        // A command of one word has nine bytes and the figures of the word's length besides the word.
+        let of_len = |len: usize| written(0, &[&[&"x".repeat(len - 9 - len.to_string().len())[..]]]);
+        let half = UNIT_BYTES_MAX / 2;
+        for (lens, expected) in [
+            ([half, half, 90], vec![UNIT_BYTES_MAX, 90]),
+            ([half, half - 90, 90], vec![UNIT_BYTES_MAX]),
+            ([half, half + 1, 90], vec![half, half + 91]),
+            ([UNIT_BYTES_MAX + 1, 90, 90], vec![UNIT_BYTES_MAX + 1, 180]),
+        ] {
+            let journal = on();
+            lens.iter().for_each(|len| journal.append(&of_len(*len), 7));
+            let taken = journal.take();
+            let units: Vec<usize> =
+                decode_batch(&taken.batch).unwrap().iter().map(|unit| unit.commands.len()).collect();
+            assert_eq!(units, expected);
+        }
+    }
+
+    #[test]
+    fn a_journal_that_is_off_or_held_takes_nothing_and_nobody_waits_for_it() {
+        let state = |journal: &Journal| (journal.is_on(), journal.has_log(), journal.is_held());
+        let journal = Journal::default();
+        assert_eq!(state(&journal), (false, false, false));
+        journal.start(100, Box::new(|| {}));
+        assert_eq!((state(&journal), journal.waiting_bytes()), ((true, true, false), 0));
+        journal.append(&written(0, &[&["DEL", "a"]]), 7);
+        let end = journal.end();
+        assert_eq!((journal.waiting_bytes(), journal.has(end, false)), (end - 100, false));
+        journal.hold();
+        assert_eq!((state(&journal), journal.waiting_bytes()), ((false, true, true), 0));
+        assert!(journal.has(end, true) && journal.holds(true).is_none());
+        assert_eq!(journal.cut(), end);
+        assert_eq!((state(&journal), journal.holds(false)), ((true, true, false), Some(end)), "the log begins anew");
+        journal.note_written(end);
+        assert_eq!((journal.waiting_bytes(), journal.has(end, false), journal.has(end, true)), (0, true, false));
+        journal.hold();
+        journal.stop();
+        journal.start(end, Box::new(|| {}));
+        assert_eq!((state(&journal), journal.holds(true)), ((true, true, false), None));
+        journal.stop();
+        assert_eq!(state(&journal), (false, false, false));
+    }
+
+    #[test]
+    fn a_cut_wakes_the_thread_and_waits_for_it_like_what_was_appended() {
+        let (journal, woken) = (Journal::default(), Arc::new(AtomicU64::new(0)));
+        let counter = Arc::clone(&woken);
+        journal.start(0, Box::new(move || _ = counter.fetch_add(1, Ordering::Relaxed)));
+        assert!(!journal.attend(false));
+        journal.cut();
+        assert!(woken.load(Ordering::Relaxed) == 1 && journal.attend(false));
+        let taken = journal.take();
+        assert!(taken.batch.is_empty() && taken.then_cut && !taken.is_more && !journal.attend(false));
+        // What is appended in several pieces wakes it once the pieces are a mebibyte together.
+        let piece = "x".repeat(UNANSWERED_BYTES_MAX / 4);
+        let counts = [(); 5].map(|()| {
+            journal.append(&written(0, &[&["SET", "a", &piece]]), 7);
+            woken.load(Ordering::Relaxed)
+        });
+        assert_eq!(counts, [2, 2, 2, 3, 3]);
+    }
+
+    /// Writes all that waits to a file, if it can.
+    struct File {
+        can_write: bool,
+    }
+
+    impl WriteOut for File {
+        fn write_out(&self, journal: &Journal, position: u64) -> bool {
+            if self.can_write {
+                journal.note_written(position);
+            }
+            journal.has(position, false)
+        }
+    }
+
+    #[test]
+    fn who_replies_writes_what_waits_unless_the_drive_must_have_it() {
+        for can_write in [true, false] {
+            let journal = on();
+            journal.append(&written(0, &[&["DEL", "a"]]), 7);
+            let end = journal.end();
+            assert!(!journal.write_out(end, LogSync::EverySecond), "nobody writes yet");
+            journal.attach(Arc::new(File { can_write }));
+            assert!(!journal.write_out(end, LogSync::Always), "the log's thread does");
+            assert!(!journal.has(end, false));
+            assert_eq!(journal.write_out(end, LogSync::No), can_write);
+            assert_eq!(journal.write_out(end, LogSync::EverySecond), can_write);
+            assert!(!journal.write_out(end, LogSync::Always) && journal.write_out(100, LogSync::Always));
+        }
+    }
+
+    #[test]
+    fn why_writes_are_refused_is_known_until_they_are_not() {
+        let journal = on();
+        let state = |journal: &Journal| (journal.is_refused(), journal.refusal());
+        for why in [None, Some("no room"), Some("no drive"), None] {
+            journal.refuse(why.map(str::to_owned));
+            assert_eq!(state(&journal), (why.is_some(), why.map(str::to_owned)));
+        }
+    }
 }

@@ -199,4 +199,72 @@ mod tests {
             assert!(Manifest::decode(&text[..len]).is_err(), "{len} bytes of it");
         }
     }
+
+    fn read(manifest: &Manifest) -> Result<Manifest, &'static str> {
+        Manifest::decode(manifest.encode().as_bytes())
+    }
+
+    #[test]
+    fn files_that_do_not_follow_each_other_are_refused() {
+        let segment = |number, position, length| Segment { number, position, length };
+        let of = |begin: Option<u64>, segments: &[Segment]| {
+            let base = begin.map(|position| Base { position, ..example().base.unwrap() });
+            Manifest { base, segments: segments.to_vec(), ..example() }
+        };
+        for (manifest, is_read) in [
+            (of(None, &[segment(1, 0, None)]), true),
+            (of(None, &[segment(1, 5, None)]), false),
+            (of(Some(5), &[segment(3, 5, Some(48)), segment(4, 5, None)]), true),
+            (of(Some(5), &[segment(3, 6, None)]), false),
+            (of(Some(5), &[segment(3, 0, Some(48)), segment(4, 5, None)]), false),
+            (of(Some(5), &[]), false),
+            (of(Some(5), &[segment(3, 5, Some(48)), segment(9, 7, Some(60)), segment(10, 9, None)]), true),
+            (of(Some(5), &[segment(3, 5, Some(48)), segment(3, 7, None)]), false),
+            (of(Some(5), &[segment(3, 5, Some(48)), segment(2, 7, None)]), false),
+            (of(Some(5), &[segment(3, 5, Some(48)), segment(4, 4, None)]), false),
+            (of(Some(5), &[segment(3, 5, None), segment(4, 7, None)]), false),
+        ] {
+            assert_eq!(read(&manifest).ok(), is_read.then_some(manifest.clone()), "{manifest:?}");
+        }
+        for (name, is_read) in
+            [("base-3.rdb", true), ("", false), (".hidden", false), ("../base", false), ("a/b", false)]
+        {
+            let base = Base { name: name.into(), ..example().base.unwrap() };
+            assert_eq!(read(&Manifest { base: Some(base), ..example() }).is_ok(), is_read, "{name}");
+        }
+    }
+
+    #[test]
+    fn lines_that_are_none_of_a_manifest_are_refused() {
+        let signed = |id: &str, lines: &str| {
+            let body = format!("{FIRST_LINE}\nid {id}\n{lines}");
+            let checksum = LogId([3; 16]).checksum(&[body.as_bytes()]);
+            Manifest::decode(format!("{body}checksum {checksum:016x}\n").as_bytes())
+                .map(|manifest| manifest.segments.len())
+        };
+        let (id, base) = ("03".repeat(16), "base b length 1 checksum 2 position 0\n");
+        let segment = "segment 1 position 0 length 48\n";
+        assert_eq!(signed(&id, &format!("{base}{segment}segment 2 position 0\n")), Ok(2));
+        for lines in [
+            &format!("{base}{base}{segment}"),
+            &format!("{segment}{base}"),
+            &format!("{segment}what else\n"),
+            "segment 1 position 0 length\n",
+            "segment 1 position 0 size 48\n",
+            "segment 1 position x\n",
+            "base b length 1 checksum x position 0\nsegment 1 position 0\n",
+        ] {
+            assert_eq!(signed(&id, lines), Err("it has a line that this program does not know"), "{lines}");
+        }
+        for id in [&id[1..], &format!("{id}0"), "", &format!("0{}3", "\u{e9}".repeat(15)), &"xy".repeat(16)] {
+            assert_eq!(signed(id, segment), Err("it has no id"), "{id}");
+        }
+    }
+
+    #[test]
+    fn more_segments_than_a_log_has_are_refused() {
+        let segment = |number| Segment { number, position: 0, length: Some(48) };
+        let of = |count: u64| Manifest { base: None, segments: (1..=count).map(segment).collect(), ..example() };
+        assert!(read(&of(1 << 16)).is_ok() && read(&of((1 << 16) + 1)).is_err());
+    }
 }

@@ -168,4 +168,30 @@ mod tests {
         }
         assert_eq!(lens, [(PAYLOAD_BYTES_MAX, false), (PAYLOAD_BYTES_MAX, false), (1, true)]);
     }
+
+    #[test]
+    fn only_what_is_written_can_be_the_head_of_a_record() {
+        let max = u32::try_from(PAYLOAD_BYTES_MAX).unwrap();
+        for (kind, last, len, expected) in [
+            (DATA, 0, 1, Some((false, 1))),
+            (DATA, 1, max, Some((true, PAYLOAD_BYTES_MAX))),
+            (DATA, 1, 0, None),
+            (DATA, 1, max + 1, None),
+            (DATA, 2, 1, None),
+            (MARK, 1, 0, Some((true, 0))),
+            (MARK, 0, 0, None),
+            (MARK, 1, 1, None),
+            (0, 1, 1, None),
+            (3, 1, 0, None),
+        ] {
+            let mut bytes = [0; HEAD_BYTES];
+            (bytes[0], bytes[1]) = (kind, last);
+            bytes[4..8].copy_from_slice(&len.to_le_bytes());
+            let read = |bytes: &[u8]| Head::decode(bytes).map(|head| (head.is_last, head.len));
+            assert_eq!(read(&bytes), expected, "{kind} {last} {len}");
+            assert_eq!(read(&bytes[..HEAD_BYTES - 1]), None, "a part of it");
+            bytes[3] = 1;
+            assert_eq!(read(&bytes), None, "what is zero has another meaning one day");
+        }
+    }
 }

@@ -507,4 +507,147 @@ mod tests {
             assert!(waits.join().unwrap().unwrap_err().contains("stops"));
         });
     }
+
+    #[test]
+    fn how_snapshots_went_is_known() {
+        let saves = Saves::default();
+        assert!(!saves.is_served());
+        saves.serve(1_000);
+        assert!(saves.is_served() && saves.get().loaded_s == 1_000);
+        let take = |purpose, is_done, now_s| {
+            saves.want(purpose);
+            assert!(saves.get().is_pending(purpose));
+            assert_eq!(saves.next(now_s, 7, &[], 0, 0), Some(purpose));
+            let state = saves.get();
+            assert_eq!((state.running, state.is_pending(purpose)), (Some((purpose, now_s)), true));
+            saves.end(is_done, now_s + 3);
+            assert!(!saves.get().is_pending(purpose));
+            saves.get()
+        };
+        let failed = |at: i64| Record { count: 0, ended_s: 0, took_s: Some(3), failed_s: Some(at) };
+        let done = |at: i64| Record { count: 1, ended_s: at, took_s: Some(3), failed_s: None };
+        let state = take(Purpose::Dump, false, 2_000);
+        assert_eq!((&state.dumps, state.changes_at_dump, saves.has_failed()), (&failed(2_003), (0, 7), true));
+        let state = take(Purpose::Dump, true, 2_010);
+        assert_eq!((&state.dumps, state.changes_at_dump, saves.has_failed()), (&done(2_013), (7, 7), false));
+        let state = take(Purpose::LogBase, false, 2_020);
+        assert_eq!((&state.bases, &state.dumps, saves.has_failed()), (&failed(2_023), &done(2_013), false));
+        assert_eq!([2_027, 2_028].map(|now_s| saves.may_take_base(now_s)), [false, true]);
+        let state = take(Purpose::LogBase, true, 2_024);
+        assert!(saves.may_take_base(2_024));
+        assert_eq!(state.bases, done(2_027));
+        saves.end(false, 9_000);
+        assert_eq!(saves.get(), state, "nothing was being taken");
+    }
+
+    #[test]
+    fn a_base_is_due_when_the_log_has_grown_so_much_and_is_so_long() {
+        let is_due = |growth, bytes_min, log, base, failed_s| {
+            let saves = Saves::default();
+            saves.note_log(log, base);
+            saves.state().bases.failed_s = failed_s;
+            saves.next(100, 0, &[], growth, bytes_min) == Some(Purpose::LogBase)
+        };
+        for (growth, bytes_min, log, base, expected) in [
+            (0, 0, 500, 0, false),
+            (100, 10, 9, 9, false),
+            (100, 10, 10, 10, true),
+            (50, 1, 49, 100, false),
+            (50, 1, 50, 100, true),
+            (200, 1, 199, 100, false),
+            (200, 1, 200, 100, true),
+            (1, 1, u64::MAX, u64::MAX / 2, true),
+        ] {
+            assert_eq!(is_due(growth, bytes_min, log, base, None), expected, "{growth} % of {base}, {log} bytes");
+        }
+        assert_eq!([94, 95, 96].map(|at| is_due(100, 1, 2, 1, Some(at))), [true, true, false], "not at once again");
+    }
+
+    #[test]
+    fn who_calls_snapshots_off_gives_up_what_is_meant_and_nothing_else() {
+        let saves = Saves::default();
+        saves.serve(1_000);
+        let next = || saves.next(1_000, 0, &[], 0, 0);
+        saves.cancel();
+        assert!(!saves.is_cancelled() && !saves.cancel_dump(), "there is none");
+        saves.want(Purpose::Dump);
+        assert!(saves.cancel_dump() && !saves.is_cancelled() && next().is_none(), "it was only wanted");
+        saves.want_base();
+        assert_eq!(next(), Some(Purpose::LogBase));
+        assert!(!saves.cancel_dump() && !saves.is_cancelled(), "a base is no dump");
+        saves.want(Purpose::Dump);
+        saves.cancel();
+        assert!(saves.is_cancelled() && !saves.get().wants_dump);
+        saves.end(false, 1_001);
+        saves.want(Purpose::Dump);
+        assert_eq!(next(), Some(Purpose::Dump));
+        assert!(!saves.is_cancelled(), "that was another one");
+        assert!(saves.cancel_dump() && saves.is_cancelled());
+        saves.end(false, 1_002);
+        assert!(!saves.has_failed(), "whoever called it off knows");
+        // What replicas get is asked for elsewhere.
+        saves.want(Purpose::Replicas);
+        assert_eq!(next(), None);
+        saves.begin_other(Purpose::Replicas, 1_003);
+        assert_eq!((saves.get().running, saves.is_cancelled()), (Some((Purpose::Replicas, 1_003)), false));
+        saves.cancel();
+        assert!(saves.is_cancelled());
+        let before = saves.get();
+        saves.end_other();
+        assert_eq!(saves.get(), State { running: None, ..before });
+    }
+
+    #[test]
+    fn the_last_save_takes_the_place_of_all_others() {
+        let saves = Saves::default();
+        saves.serve(1_000);
+        saves.want(Purpose::LogBase);
+        assert_eq!(saves.next(1_000, 0, &[], 0, 0), Some(Purpose::LogBase));
+        let wanted = || saves.is_final_wanted().then_some(());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| saves.save_finally(true));
+            found(wanted);
+            assert!(saves.is_cancelled(), "the base is given up");
+            saves.end(false, 1_001);
+            assert_eq!((saves.next_final(), saves.next_final()), (Some(true), None), "it has begun");
+            assert!(!saves.is_final_wanted() && !saves.is_cancelled());
+            saves.begin_final_dump(1_002, 42);
+            let state = saves.get();
+            assert_eq!((state.running, state.changes_at_dump), (Some((Purpose::Dump, 1_002)), (0, 42)));
+            saves.end(true, 1_003);
+            saves.note_final_dump(42);
+            assert!(saves.has_final_dump(42) && !saves.has_final_dump(43));
+            saves.end_final(Ok(()));
+            assert_eq!(waits.join().unwrap(), Ok(()));
+
+            let waits = scope.spawn(|| saves.save_finally(false));
+            assert!(!found(|| saves.next_final()), "only the log");
+            assert!(!saves.has_final_dump(42), "changes may have come since");
+            let second = scope.spawn(|| saves.save_finally(true));
+            saves.begin_final_dump(1_004, 43);
+            saves.end(false, 1_005);
+            assert!(!saves.has_failed(), "the process goes on, and its clients go on writing");
+            assert_eq!(saves.next_final(), None, "one after the other");
+            saves.end_final(Err("no room".to_owned()));
+            assert_eq!(waits.join().unwrap(), Err("no room".to_owned()));
+            assert!(found(|| saves.next_final()));
+            saves.cancel_final();
+            assert!(saves.is_cancelled() && !second.is_finished(), "it has to end by itself");
+            saves.end_final(Err("it was called off".to_owned()));
+            assert!(second.join().unwrap().is_err());
+
+            let waits = scope.spawn(|| saves.save_finally(true));
+            found(wanted);
+            saves.cancel_final();
+            assert_eq!(waits.join().unwrap(), Err("called off".to_owned()));
+            assert_eq!(saves.next_final(), None);
+            saves.cancel_final();
+            let waits = scope.spawn(|| saves.save_finally(true));
+            found(wanted);
+            saves.leave();
+            assert!(waits.join().unwrap().unwrap_err().contains("stops"));
+            assert!(saves.save_finally(true).unwrap_err().contains("stops"), "the last one has not ended");
+            assert!(saves.load_and_wait(Load::Log).unwrap_err().contains("stops"));
+        });
+    }
 }

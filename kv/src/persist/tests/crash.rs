@@ -268,3 +268,137 @@ fn a_log_that_supersedes_another_takes_over_as_a_whole() {
     }
     assert!(outcomes.is_sorted() && outcomes.first() == Some(&BEFORE) && outcomes.last() == Some(&9), "{outcomes:?}");
 }
+
+#[test]
+fn a_log_tells_how_long_it_is_and_where_a_base_may_end() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    let state = |log: &Log<MemoryFolder>| (log.end(), log.bytes_since_base(), log.base_bytes(), log.durable());
+    assert_eq!(state(&log), (0, 0, 0, 0));
+    assert!(log.begins_at(0) && !log.begins_at(3) && log.is_named());
+    log.append(b"").unwrap();
+    log.append(b"abc").unwrap();
+    assert_eq!(state(&log), (3, 3, 0, 0));
+    log.sync().unwrap();
+    assert_eq!(log.rotate().unwrap(), 3);
+    log.append(b"defgh").unwrap();
+    assert_eq!(state(&log), (8, 8, 0, 3));
+    assert!(log.begins_at(0) && log.begins_at(3) && !log.begins_at(8));
+    rewrite(&mut log, &folder, 0).unwrap();
+    assert_eq!(state(&log), (8, 0, 8, 8));
+    assert!(!log.begins_at(0) && !log.begins_at(3) && log.begins_at(8));
+    log.append(b"ij").unwrap();
+    assert_eq!(state(&log), (10, 2, 8, 8));
+    let (log, found, report) = open(&folder).unwrap();
+    assert_eq!((found, report.batches, report.bytes), (vec![b"ij".to_vec()], 1, 2));
+    assert_eq!(state(&log), (10, 2, 8, 10));
+    let (mut log, ..) = open(&folder).unwrap();
+    for batch in [&b"k"[..], b"lmn", b"op"] {
+        log.append(batch).unwrap();
+    }
+    let report = open(&folder).unwrap().2;
+    assert_eq!((report.batches, report.bytes), (4, 8), "of all segments");
+}
+
+#[test]
+fn a_log_says_once_how_far_it_is_durable_when_nothing_follows() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    let mark = |log: &mut Log<MemoryFolder>| {
+        let before = folder.bytes("log-1").len();
+        log.mark().unwrap();
+        folder.bytes("log-1").len() - before
+    };
+    assert_eq!(mark(&mut log), 0, "nothing is durable");
+    log.append(b"abc").unwrap();
+    assert_eq!(mark(&mut log), 0);
+    log.sync().unwrap();
+    assert_eq!([(); 2].map(|()| mark(&mut log)), [32, 0]);
+    log.append(b"def").unwrap();
+    log.sync().unwrap();
+    log.append(b"ghi").unwrap();
+    assert_eq!(mark(&mut log), 0, "the last batch says it");
+    log.sync().unwrap();
+    folder.set_full(true);
+    assert!(log.append(b"jkl").is_err());
+    assert_eq!(mark(&mut log), 0, "a part of a batch may be before it");
+    folder.set_full(false);
+    log.append(b"jkl").unwrap();
+    assert_eq!(open(&folder).unwrap().1.concat(), b"abcdefghijkl");
+}
+
+#[test]
+fn a_log_without_its_manifest_is_no_new_one() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    folder.take("manifest");
+    let again = folder.copy();
+    assert!(open(&again).is_ok(), "an earlier beginning came so far");
+    log.append(b"abc").unwrap();
+    assert!(matches!(open(&folder), Err(LogError::Damaged { .. })));
+    let other = MemoryFolder::default();
+    other.clone().append("base-1.rdb", b"x").unwrap();
+    assert!(matches!(open(&other), Err(LogError::Damaged { .. })));
+    for (len, is_long) in [(16 << 20, false), ((16 << 20) + 1, true)] {
+        folder.set_bytes("manifest", vec![b'x'; len]);
+        let refused = open(&folder).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(refused.contains("it is too long"), is_long, "{refused}");
+    }
+}
+
+/// A record that tells no more than what can be read is no reason to refuse a log whose end is torn.
+#[test]
+fn what_was_never_said_to_be_durable_may_be_torn() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    log.append(b"abc").unwrap();
+    log.sync().unwrap();
+    let border = folder.bytes("log-1").len();
+    log.append(b"def").unwrap();
+    log.append(b"ghi").unwrap();
+    let mut torn = folder.bytes("log-1");
+    torn[border + 33] ^= 1;
+    let cut = |bytes: &[u8]| {
+        let folder = folder.copy();
+        folder.set_bytes("log-1", bytes.to_vec());
+        open(&folder).map(|(_, found, report)| (found.concat(), report.open_end.unwrap().cut_bytes))
+    };
+    assert_eq!(cut(&torn).unwrap(), (b"abc".to_vec(), u64::try_from(torn.len() - border).unwrap()));
+    log.sync().unwrap();
+    log.mark().unwrap();
+    torn.extend_from_slice(&folder.bytes("log-1")[torn.len()..]);
+    let refused = cut(&torn).unwrap_err().to_string();
+    assert!(
+        refused.contains(&format!("damaged at byte {border}")) && refused.contains("had become durable"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_log_longer_than_what_is_read_at_once_is_read_whole() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    let batches =
+        [(3 << 20, 7), (1, 8), ((5 << 20) + 7, 9), (40, 10), (3 << 20, 11)].map(|(len, byte)| vec![byte; len]);
+    batches.iter().for_each(|batch| log.append(batch).unwrap());
+    assert!(open(&folder.copy()).unwrap().1 == batches);
+    // The last batch but one is damaged: what is behind it is looked through, and may say that it was durable.
+    let mut torn = folder.bytes("log-1");
+    let at = torn.iter().position(|byte| *byte == 10).unwrap() + 39;
+    torn[at] ^= 64;
+    let len = torn.len();
+    let copy = folder.copy();
+    copy.set_bytes("log-1", torn.clone());
+    let (_, found, report) = open(&copy).unwrap();
+    assert!(found == batches[..3]);
+    let end = report.open_end.unwrap();
+    assert_eq!(end.used_bytes + end.cut_bytes, u64::try_from(len).unwrap());
+    log.sync().unwrap();
+    log.mark().unwrap();
+    torn.extend_from_slice(&folder.bytes("log-1")[len..]);
+    let copy = folder.copy();
+    copy.set_bytes("log-1", torn);
+    assert!(open(&copy).unwrap_err().to_string().contains("had become durable"));
+    log.close().unwrap();
+    assert!(open(&folder).unwrap().1 == batches);
+}

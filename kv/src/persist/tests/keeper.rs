@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ashlar_wire::time::Instant;
 
@@ -288,4 +289,50 @@ fn what_changes_no_data_is_answered_while_the_log_cannot_be_written() {
     assert!(first.starts_with("-MISCONF"), "{first}");
     assert_eq!(others, ":1\r\n$-1\r\n:2\r\n:1\r\n");
     assert!(readable(&talk.mail(1)).contains("news"));
+}
+
+#[test]
+fn the_keeper_syncs_when_it_is_told_to_and_tries_again_what_was_refused() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    let ends = |keeper: &Keeper<MemoryFolder>| keeper.look(|log| (log.end(), log.durable()));
+    talk.say(0, "CONFIG SET appendfsync no");
+    talk.say(0, "SET a 1");
+    let now = talk.now().instant;
+    assert_eq!(ends(&keeper), (0, 0));
+    keeper.turn(now).unwrap();
+    let (end, durable) = ends(&keeper);
+    assert!(end > 0 && durable == 0, "that is left to the system");
+    keeper.sync_now(now).unwrap();
+    assert_eq!(ends(&keeper), (end, end));
+    talk.say(0, "SET a 2");
+    keeper.sync_now(now).unwrap();
+    let (end, durable) = ends(&keeper);
+    assert_eq!((talk.engine().journal().end(), durable), (end, end), "what waits is written first");
+    talk.say(0, "SET a 3");
+    folder.set_full(true);
+    assert!(matches!(keeper.sync_now(now), Err(LogError::Refused { .. })));
+    let turn = keeper.turn(now).unwrap();
+    assert_eq!(turn.again, Some(now + Duration::from_secs(1)));
+    folder.set_full(false);
+    keeper.sync_now(now).unwrap();
+    assert_eq!(recover(&folder.copy()).unwrap().0.say(0, "GET a"), "\"3\"");
+}
+
+#[test]
+fn the_log_says_how_far_it_is_durable_once_nothing_was_written_for_a_second() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    let mut added = |talk: &mut Talk, ms: i64| {
+        talk.wait(ms);
+        let before = folder.bytes("log-1").len();
+        keeper.turn(talk.now().instant).unwrap();
+        folder.bytes("log-1").len() - before
+    };
+    talk.say(0, "SET a 1");
+    assert!(added(&mut talk, 0) > 0);
+    assert_eq!([999, 1, 5_000].map(|ms| added(&mut talk, ms)), [0, 32, 0]);
+    talk.say(0, "SET a 2");
+    assert!(added(&mut talk, 0) > 0);
+    assert_eq!([1_000, 1_000].map(|ms| added(&mut talk, ms)), [32, 0]);
 }
