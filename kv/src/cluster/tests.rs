@@ -1,5 +1,7 @@
 //! Conversations with a node of a cluster of two primaries and a replica. `bar` is in slot 5061, `foo` in 12182.
 
+mod views;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

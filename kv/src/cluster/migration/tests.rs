@@ -1,5 +1,7 @@
 //! Two nodes, a line between them, and voters that decide at once. Nodes die at every step, and clients write between all of them.
 
+mod parts;
+
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::job::Stage;
