@@ -1,5 +1,7 @@
 //! A replica beside its primary, both here, and a primary that says what the test wants.
 
+mod link;
+
 use std::sync::Arc;
 use std::time::Duration;
 
