@@ -11,7 +11,8 @@ use crate::cluster::orders::Renewal;
 use crate::cluster::route::{self, Astray};
 use crate::keyspace::Slot;
 use crate::replicate::quorum::TakeOver;
-use crate::tests::check_with;
+use crate::replicate::{Follower, Point, Step, Upstream};
+use crate::tests::{Talk, check_with};
 
 const LOST: Name = Name::new([0x44; 20]);
 
@@ -346,4 +347,35 @@ fn who_waits_to_take_over_its_own_shard_sends_clients_to_others() {
     let told = talk.say(0, "GET bar");
     assert!(told.starts_with("(error) CLUSTERDOWN Hash slot not served: this node has yet to take it over"), "{told}");
     assert_eq!(talk.say(0, "GET foo"), "(error) MOVED 12182 10.0.0.1:7002");
+}
+
+/// Data that the primary may lack are kept aside before its dump replaces them.
+#[test]
+fn only_a_primary_that_says_so_contains_the_data_of_who_follows_it() {
+    for (to_port, to_contents, is_kept) in [("+OK", "+YES", false), ("+YES", "+NO", true), ("+OK", "-ERR what", true)] {
+        let (mut talk, _) = talk(ONE);
+        let client = talk.join();
+        talk.say(client, "SET bar 1");
+        let (engine, now, history) = (talk.engine_shared(), talk.now(), "ab".repeat(20));
+        engine.restore_point(&Point { history: history.clone(), position: 1_000, database: None }, now);
+        engine.follow(Some(Upstream::Address { host: "10.0.0.9".into(), port: 7_009 }), now);
+        let follower = Follower::new(Arc::clone(&engine));
+        let send = || {
+            let mut sent = Vec::new();
+            while let Step::Send(bytes) = follower.next_step(now) {
+                sent.extend(bytes);
+            }
+            String::from_utf8(sent).unwrap()
+        };
+        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
+        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
+        send();
+        follower.handle_bytes(b"+PONG\r\n", now);
+        let introduced = send();
+        assert!(introduced.contains("ASHLAR-HAS") && introduced.contains(&history), "{introduced}");
+        follower.handle_bytes(format!("{to_port}\r\n+ASYNC\r\n{to_contents}\r\n+OK\r\n+OK\r\n").as_bytes(), now);
+        assert!(send().contains("PSYNC"));
+        follower.handle_bytes(format!("+FULLRESYNC {} 5\r\n", "cd".repeat(20)).as_bytes(), now);
+        assert_eq!(engine.aside().next(), is_kept, "{to_port} {to_contents}");
+    }
 }
