@@ -336,3 +336,39 @@ fn the_log_says_how_far_it_is_durable_once_nothing_was_written_for_a_second() {
     assert!(added(&mut talk, 0) > 0);
     assert_eq!([1_000, 1_000].map(|ms| added(&mut talk, ms)), [32, 0]);
 }
+
+#[test]
+fn with_everysec_the_drive_is_waited_for_once_a_second() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "CONFIG SET appendfsync everysec");
+    let mut is_durable = |talk: &mut Talk, ms: i64| {
+        talk.wait(ms);
+        talk.say(0, "INCR counter");
+        keeper.turn(talk.now().instant).unwrap();
+        keeper.look(|log| log.durable() == log.end())
+    };
+    assert_eq!(
+        [999, 1, 0, 999, 1, 5_000, 10].map(|ms| is_durable(&mut talk, ms)),
+        [false, true, false, false, true, true, false]
+    );
+}
+
+/// A base has keys whose time is over when it is read, and the log may say that they were made to stay.
+#[test]
+fn keys_that_were_made_to_stay_after_the_base_was_taken_are_there() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    for line in ["SET kept x PX 100", "SET gone x PX 100"] {
+        assert_eq!(talk.say(0, line), "OK");
+    }
+    rewrite(&talk, &mut keeper, &folder).unwrap();
+    assert_eq!(talk.say(0, "PERSIST kept"), "1");
+    keeper.finish(talk.now().instant).unwrap();
+    let (engine, mut now) = (engine(), talk.now());
+    now.unix_us += 1_000_000;
+    Keeper::recover(Arc::clone(&engine), folder, ID, Box::new(|| {}), now).unwrap();
+    let mut talk = Talk::with(engine);
+    talk.wait(1_000);
+    assert_eq!(talk.say(0, "MGET kept gone"), "[\"x\" (nil)]");
+}
