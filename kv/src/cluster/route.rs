@@ -398,9 +398,11 @@ pub(crate) fn look<'a>(
 fn leaves_its_database(ready: Ready, args: Args<'_>, database: usize) -> bool {
     match ready.spec().name {
         "move" => true,
-        "copy" if args.len() > 4 && args.is(3, "DB") => {
-            parse_i64(&args[4]).and_then(|number| usize::try_from(number).ok()) != Some(database)
-        }
+        // Its options come in any order.
+        "copy" => (4..args.len()).any(|at| {
+            let other = |number: i64| usize::try_from(number) != Ok(database);
+            args.is(at - 1, "DB") && parse_i64(&args[at]).is_none_or(other)
+        }),
         _ => false,
     }
 }

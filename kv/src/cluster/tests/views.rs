@@ -227,6 +227,8 @@ fn calls_about_a_slot_that_leaves_run_where_it_is_known_that_all_their_keys_are(
         (error) ASK 5061 10.0.0.1:7002
         > COPY {bar}here {bar}two DB 1 REPLACE
         (error) TRYAGAIN Multiple keys request during rehashing of slot
+        > COPY {bar}here {bar}two REPLACE DB 1
+        (error) TRYAGAIN Multiple keys request during rehashing of slot
         > COPY {bar}here {bar}two DB 0 REPLACE
         1
         > COPY {bar}here {bar}two REPLACE
