@@ -454,7 +454,7 @@ fn is_rival(known: &VoterSet, heard: &VoterSet) -> bool {
 /// A complete set against another one that is known.
 fn compare_complete(known: &VoterSet, heard: &VoterSet) -> Heard {
     // A set that comes after an older one than this can never be complete.
-    let is_later = heard.epoch >= known.epoch || heard.epoch > known.after;
+    let is_later = heard.epoch > known.after;
     let apart = |set: &VoterSet| (set.epoch, set.voters.len(), set.fingerprint());
     match known.is_complete() {
         false if is_later => Heard::Stands,

@@ -1,6 +1,6 @@
 //! Replicas go where they are needed: a primary without any living replica gets one from a group that has more than enough.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -35,10 +35,10 @@ impl Bus {
             return;
         }
         let mut replicas: BTreeMap<GroupId, Vec<ServerId>> = BTreeMap::new();
-        let mut has_any: BTreeMap<GroupId, usize> = BTreeMap::new();
+        let mut has_any: BTreeSet<GroupId> = BTreeSet::new();
         for member in self.members.sorted() {
             for group in &member.description.follows {
-                *has_any.entry(*group).or_default() += 1;
+                has_any.insert(*group);
                 if !member.life.failed {
                     replicas.entry(*group).or_default().push(member.id);
                 }
@@ -50,7 +50,7 @@ impl Bus {
             let claim = self.claims.get(*group).filter(|claim| lives(claim.owner));
             claim.is_some() && self.claims.owned_by(*group) > 0 && !replicas.contains_key(group)
         };
-        let Some(orphan) = has_any.keys().copied().find(is_orphan) else { return };
+        let Some(orphan) = has_any.into_iter().find(is_orphan) else { return };
         let needy = self.claims.get(orphan).map(|claim| claim.owner);
         let Some((giver, mover)) = self.choose_giver(&replicas, needy) else { return };
         // One group goes and one comes: there is room unless more fell to this member than it may follow.
