@@ -135,4 +135,20 @@ mod tests {
         let other = DriveId::from_bytes([0xd2; 16]);
         assert_eq!(Record::decode(&good, GroupId::default(), other), Err(BadRecord));
     }
+    /// Whole records whose numbers cannot be.
+    #[test]
+    fn promises_that_nobody_makes_are_refused() {
+        let cases =
+            [(5, 5, true), (5, 6, false), (EPOCH_MAX.0, 5, true), (EPOCH_MAX.0 + 1, 5, false), (u64::MAX, 5, false)];
+        for (term, since, is_good) in cases {
+            let promise = Promise { term: Epoch(term), since: Epoch(since), holder: Some(DRIVE) };
+            let bytes = Record { promise, ..record() }.encode(GroupId::default(), DRIVE);
+            let decoded = Record::decode(&bytes, GroupId::default(), DRIVE);
+            assert_eq!(
+                decoded.map(|record| record.promise),
+                if is_good { Ok(promise) } else { Err(BadRecord) },
+                "{term} {since}"
+            );
+        }
+    }
 }

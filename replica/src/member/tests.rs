@@ -93,6 +93,21 @@ fn primary_of_three() -> Member {
     primary
 }
 
+/// The same once it serves: nobody has anything yet.
+fn active_primary_of_three() -> Member {
+    let mut primary = primary_of_three();
+    for from in [2, 3] {
+        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
+        tell(&mut primary, from, 2, Body::Adopted(standing));
+    }
+    for from in [2, 3] {
+        tell(&mut primary, from, 3, Body::Listed { after: None, page: Page::default() });
+    }
+    primary.handle_timeout(at(1_100));
+    complete(&mut primary, at(1_100));
+    primary
+}
+
 /// Another drive tells the first one something in the second epoch: what that leads to.
 fn tell(primary: &mut Member, from: u8, now: u64, body: Body) -> Vec<Output> {
     primary.handle_message(at(now), drive(from), message(2, from, 1, body)).unwrap();
@@ -200,16 +215,7 @@ fn a_merge_goes_on_when_what_was_listed_is_gone() {
 
 #[test]
 fn a_write_waits_for_every_acting_member() {
-    let mut primary = primary_of_three();
-    for from in [2, 3] {
-        let standing = Standing { clean: Version::ZERO, newest: Version::ZERO, is_partial: false, room: Room::Enough };
-        tell(&mut primary, from, 2, Body::Adopted(standing));
-    }
-    for from in [2, 3] {
-        tell(&mut primary, from, 3, Body::Listed { after: None, page: Page::default() });
-    }
-    primary.handle_timeout(at(1_100));
-    complete(&mut primary, at(1_100));
+    let mut primary = active_primary_of_three();
     primary.handle_client(at(1_101), &write(2, 1));
     let sent = complete(&mut primary, at(1_101));
     assert_eq!(sent.len(), 2, "to both at once, and no reply: {sent:?}");
@@ -234,6 +240,53 @@ fn a_message_of_an_earlier_epoch_is_refused_with_the_newer_configuration() {
     let said = outputs(&mut backup);
     let newer = Body::Newer(configuration(5, &[1, 2], &[]));
     assert!(matches!(&said[..], [Output::Send { message, .. }] if message.body == newer), "{said:?}");
+}
+
+/// The configuration of a later epoch is taken from whoever has it; one that is not of the message's epoch from nobody.
+#[test]
+fn a_message_of_a_later_epoch_brings_its_configuration() {
+    let cases = [(3, 3, Ok(()), 3), (3, 4, Err(Error::BadConfiguration), 2), (2, 2, Ok(()), 2), (1, 1, Ok(()), 2)];
+    for (epoch, brought, expected, then) in cases {
+        let mut backup = member(2);
+        backup.handle_configuration(at(1), &configuration(2, &[1, 2], &[])).unwrap();
+        complete(&mut backup, at(1));
+        let newer = message(epoch, 3, 2, Body::Newer(configuration(brought, &[3, 2], &[])));
+        assert_eq!(backup.handle_message(at(2), drive(3), newer), expected, "{epoch} {brought}");
+        assert_eq!(backup.configuration().unwrap().epoch, Epoch(then), "{epoch} {brought}");
+    }
+}
+
+/// Blocks that are no blocks, and writes of what only a mend may say.
+#[test]
+fn requests_for_what_cannot_be_are_refused() {
+    let mut primary = active_primary_of_three();
+    let odd = Range { offset: 1, len: 4_096 };
+    let lost = Run { offset: 0, content: Content::Lost(vec![None]) };
+    for operation in [Operation::Read(odd), Operation::Presence(odd), Operation::Write(lost)] {
+        primary.handle_client(at(1_101), &ClientRequest { operation: operation.clone(), ..write(2, 1) });
+        let refused = outputs(&mut primary);
+        let [Output::Reply { result: Err(Refusal::BadRange), .. }] = refused[..] else {
+            panic!("{operation:?}: {refused:?}")
+        };
+    }
+}
+
+/// Small ones by their number, whatever room their bytes would leave.
+#[test]
+fn a_primary_has_a_bounded_number_of_writes_under_way() {
+    let mut primary = active_primary_of_three();
+    for number in 1..=1_024 {
+        primary.handle_client(at(1_101), &write(2, number));
+        assert_eq!(complete(&mut primary, at(1_101)).len(), 2, "{number} goes to both, without a reply");
+    }
+    primary.handle_client(at(1_102), &write(2, 1_025));
+    let refused = complete(&mut primary, at(1_102));
+    assert!(matches!(&refused[..], [Output::Reply { result: Err(Refusal::Busy), .. }]), "{refused:?}");
+    for from in [2, 3] {
+        tell(&mut primary, from, 1_103, Body::Applied(Progress { received: 1, durable: 1 }));
+    }
+    primary.handle_client(at(1_104), &write(2, 1_025));
+    assert_eq!(complete(&mut primary, at(1_104)).len(), 2, "one is done, so the next one has room");
 }
 
 #[test]
