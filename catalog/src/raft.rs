@@ -6,7 +6,7 @@
 //!
 //! In reading order: [`host`] (the seams), `sync` and `runtime` (what openraft needs of a runtime, over the seams),
 //! `types`, `form` and `message` (written forms), `log`, `machine`, `network` (openraft's storage and network over the
-//! seams), [`catalog`], [`recover`] (the way back from a lost quorum).
+//! seams), `pieces` (a snapshot in pieces), [`catalog`], [`recover`] (the way back from a lost quorum).
 
 pub mod catalog;
 mod form;
@@ -15,6 +15,7 @@ mod log;
 mod machine;
 mod message;
 mod network;
+mod pieces;
 pub mod recover;
 mod runtime;
 pub(crate) mod sync;

@@ -18,12 +18,13 @@ use super::log::{Log, LogContent};
 use super::machine::{Machine, View};
 use super::message::{Message, Reply};
 use super::network::Network;
+use super::pieces::{Incoming, Joined};
 use super::runtime::{HostRuntime, Scoped, within};
-use super::types::{Logged, Snapshot, SnapshotMeta, Types, Vote};
+use super::types::{Logged, Snapshot, Types};
 use crate::change::{Applied, CatalogVersion, Change, Command, ProposalId, VOTERS_MAX};
 use crate::error::{FormError, Refused};
 use crate::feed::FeedEntry;
-use crate::state::{SNAPSHOT_BYTES_MAX, State};
+use crate::state::State;
 
 /// Spans and limits of a catalog. All servers of a cluster have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,24 +187,6 @@ pub struct News {
     pub entries: Option<Vec<FeedEntry>>,
 }
 
-/// A snapshot that is coming in.
-struct Incoming {
-    vote: Vote,
-    meta: SnapshotMeta,
-    /// The pieces so far.
-    bytes: Vec<u8>,
-}
-
-/// What became of a piece of a snapshot.
-enum Joined {
-    /// It does not follow those before it: the sender begins again.
-    Misfit,
-    /// More are to come.
-    Partial,
-    /// It was the last.
-    Whole(Vote, Snapshot),
-}
-
 struct Inner {
     me: ServerId,
     config: CatalogConfig,
@@ -211,7 +194,7 @@ struct Inner {
     raft: Raft<Types, Machine>,
     log: Log,
     view: Arc<View>,
-    incoming: Mutex<Option<Incoming>>,
+    incoming: Mutex<Incoming>,
 }
 
 /// One server's catalog. Copies are handles of the same one.
@@ -256,7 +239,7 @@ impl Catalog {
             Ok::<_, Fatal<Types>>(raft)
         });
         let raft = raft.await?;
-        Ok(Self(Arc::new(Inner { me, config, host, raft, log: own_log, view, incoming: Mutex::new(None) })))
+        Ok(Self(Arc::new(Inner { me, config, host, raft, log: own_log, view, incoming: Mutex::default() })))
     }
 
     /// The state as this server knows it: one version as a whole, perhaps not the latest.
@@ -528,7 +511,8 @@ impl Catalog {
 
     /// Takes a piece of a snapshot; the last one installs it.
     async fn take_chunk(&self, chunk: SnapshotChunk) -> Reply {
-        let (vote, snapshot) = match self.join_chunk(&chunk) {
+        let joined = self.0.incoming.lock().expect("nobody panics while it joins a snapshot").join(&chunk);
+        let (vote, snapshot) = match joined {
             Joined::Misfit => return Reply::Unavailable,
             Joined::Partial => return Reply::ChunkTaken,
             Joined::Whole(vote, snapshot) => (vote, snapshot),
@@ -541,27 +525,6 @@ impl Catalog {
         let raft = self.0.raft.clone();
         let installed = self.scoped(async move { raft.install_full_snapshot(vote, snapshot).await }).await;
         installed.map_or(Reply::Unavailable, |response| Reply::SnapshotTaken(response.vote))
-    }
-
-    /// Adds a piece to those that came before it.
-    fn join_chunk(&self, chunk: &SnapshotChunk) -> Joined {
-        let len = usize::try_from(chunk.len).ok().filter(|len| *len <= SNAPSHOT_BYTES_MAX);
-        let mut incoming = self.0.incoming.lock().expect("nobody panics while it joins a snapshot");
-        if chunk.offset == 0 {
-            *incoming = Some(Incoming { vote: chunk.vote, meta: chunk.meta.clone(), bytes: Vec::new() });
-        }
-        let (Some(len), Some(mut known)) = (len, incoming.take()) else { return Joined::Misfit };
-        let is_same = known.vote == chunk.vote && known.meta == chunk.meta;
-        let is_next = u64::try_from(known.bytes.len()) == Ok(chunk.offset);
-        if !is_same || !is_next || chunk.data.len() > len.saturating_sub(known.bytes.len()) {
-            return Joined::Misfit;
-        }
-        known.bytes.extend_from_slice(&chunk.data);
-        if known.bytes.len() < len {
-            *incoming = Some(known);
-            return Joined::Partial;
-        }
-        Joined::Whole(known.vote, Snapshot { meta: known.meta, snapshot: Arc::new(known.bytes) })
     }
 }
 

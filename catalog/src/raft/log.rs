@@ -53,6 +53,17 @@ impl LogContent {
     pub(crate) fn last(&self) -> Option<LogId> {
         self.entries.last_key_value().map(|(_, entry)| entry.log_id).or(self.purged)
     }
+
+    /// Whether this entry is there, under this vote.
+    fn has(&self, vote: &Vote, id: &LogId) -> bool {
+        self.vote.as_ref() == Some(vote) && self.entries.get(&id.index()).is_some_and(|entry| entry.log_id == *id)
+    }
+
+    /// Forgets the entries up to this one.
+    fn purge(&mut self, upto: LogId) {
+        self.entries = self.entries.split_off(&(upto.index() + 1));
+        self.purged = Some(upto);
+    }
 }
 
 /// The log of one server; copies share it.
@@ -71,8 +82,7 @@ impl Log {
 
     /// Whether the log has this entry, under this vote.
     pub(crate) fn has(&self, vote: &Vote, id: &LogId) -> bool {
-        let content = self.content();
-        content.vote.as_ref() == Some(vote) && content.entries.get(&id.index()).is_some_and(|entry| entry.log_id == *id)
+        self.content().has(vote, id)
     }
 
     /// Completes when everything that was written before is durable.
@@ -160,12 +170,71 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
-        let step = {
-            let mut content = self.content();
-            content.entries = content.entries.split_off(&(upto.index() + 1));
-            content.purged = Some(upto);
-            LogWrite { purge: Some((upto.index(), encode_log_id(&upto))), ..LogWrite::default() }
-        };
+        self.content().purge(upto);
+        let step = LogWrite { purge: Some((upto.index(), encode_log_id(&upto))), ..LogWrite::default() };
         self.storage.write(step).await.map_err(io_error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::EntryPayload;
+    use openraft::impls::leader_id_std::LeaderId;
+
+    use super::*;
+    use crate::sample::server_id;
+
+    fn entry(index: u64) -> Entry {
+        Entry { log_id: LogId::new_term_index(3, index), payload: EntryPayload::Blank }
+    }
+
+    fn vote(term: u64) -> Vote {
+        Vote { leader_id: LeaderId { term, voted_for: server_id(1) }, committed: true }
+    }
+
+    fn content(indexes: impl Iterator<Item = u64>) -> LogContent {
+        let entries = indexes.map(|index| (index, entry(index))).collect();
+        LogContent { vote: Some(vote(3)), entries, ..LogContent::default() }
+    }
+
+    #[test]
+    fn an_entry_is_known_by_its_vote_its_index_and_its_term() {
+        let content = content(4..=6);
+        let at = LogId::new_term_index;
+        for (vote, id, expected) in [
+            (vote(3), at(3, 4), true),
+            (vote(3), at(3, 6), true),
+            (vote(3), at(3, 7), false),
+            (vote(3), at(3, 3), false),
+            (vote(3), at(2, 5), false),
+            (vote(4), at(3, 5), false),
+        ] {
+            assert_eq!(content.has(&vote, &id), expected, "{vote} {id}");
+        }
+        assert!(!LogContent::default().has(&vote(3), &at(3, 4)));
+    }
+
+    #[test]
+    fn what_is_purged_ends_with_the_entry_that_is_named() {
+        let mut content = content(4..=6);
+        for (upto, left, last) in [(4, &[5, 6][..], 6), (6, &[], 6), (9, &[], 9)] {
+            content.purge(LogId::new_term_index(3, upto));
+            assert_eq!(content.entries.keys().copied().collect::<Vec<_>>(), left, "{upto}");
+            assert_eq!(content.purged, Some(LogId::new_term_index(3, upto)));
+            assert_eq!(content.last(), Some(LogId::new_term_index(3, last)), "{upto}");
+        }
+    }
+
+    #[test]
+    fn a_stored_log_has_no_gap() {
+        let stored = |indexes: &[(u64, u64)]| {
+            let entries = indexes.iter().map(|(index, said)| (*index, encode_entry(&entry(*said)))).collect();
+            LogContent::decode(&StoredLog { entries, ..StoredLog::default() })
+        };
+        let read = stored(&[(4, 4), (5, 5), (6, 6)]).unwrap();
+        assert_eq!(read.entries.keys().copied().collect::<Vec<_>>(), [4, 5, 6]);
+        for bad in [&[(4, 4), (6, 6)][..], &[(4, 5)], &[(4, 4), (5, 4)]] {
+            assert_eq!(stored(bad).unwrap_err(), FormError::OutOfOrder("log entry"), "{bad:?}");
+        }
     }
 }

@@ -225,3 +225,25 @@ impl RaftSnapshotBuilder<Types> for Builder {
         Ok(snapshot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::sample::id;
+
+    #[test]
+    fn who_watches_a_view_is_told_whenever_it_shows_a_state() {
+        let state = State::new(ClusterId::from_bytes(id(1)));
+        let view = View::new(state.clone());
+        let mut versions = view.versions();
+        let mut is_told = || pin!(versions.changed()).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+        view.show(&state, Vec::new());
+        assert!(is_told() && !is_told(), "what commands came to");
+        view.replace(&state);
+        assert!(is_told() && !is_told(), "what a snapshot brought");
+    }
+}

@@ -11,9 +11,9 @@ use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::{AsyncRuntime as _, EmptyNode, OptionalSend, RaftNetworkFactory, RaftNetworkV2};
 
-use super::form::{CHUNK_BYTES_MAX, SnapshotChunk};
 use super::host::Host;
 use super::message::{Message, Reply};
+use super::pieces::pieces;
 use super::runtime::HostRuntime;
 use super::types::{Snapshot, SnapshotData, Types, Vote};
 
@@ -56,20 +56,14 @@ impl Link {
         vote: Vote,
         snapshot: Snapshot,
     ) -> Result<SnapshotResponse<Types>, Unreachable<Types>> {
-        let bytes = snapshot.snapshot;
-        let len = u64::try_from(bytes.len()).expect("a size of this machine fits 64 bits");
-        let mut offset = 0;
-        for piece in bytes.chunks(CHUNK_BYTES_MAX) {
-            let (meta, data) = (snapshot.meta.clone(), piece.to_vec());
-            let chunk = SnapshotChunk { vote, meta, len, offset, data };
-            offset += u64::try_from(piece.len()).expect("a size of this machine fits 64 bits");
-            match self.ask(Message::Snapshot(chunk)).await? {
+        for piece in pieces(vote, &snapshot) {
+            match self.ask(Message::Snapshot(piece)).await? {
                 Reply::SnapshotTaken(vote) => return Ok(SnapshotResponse::new(vote)),
-                Reply::ChunkTaken if offset < len => {}
+                Reply::ChunkTaken => {}
                 other => return Err(unreachable(format!("{other:?}"))),
             }
         }
-        Err(unreachable("an empty snapshot"))
+        Err(unreachable("no piece was taken for the last one"))
     }
 }
 
