@@ -390,3 +390,53 @@ impl<T: OptionalSend + 'static> async_runtime::Mutex<T> for mutex::Mutex<T> {
         Self::lock(self).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ashlar_wire::id::ServerId;
+    use rand::TryRng as _;
+
+    use super::*;
+    use crate::raft::host::Unanswered;
+
+    /// A host that is known by its random number.
+    struct Numbered(u64);
+
+    impl Host for Numbered {
+        fn now(&self) -> Instant {
+            Instant::ORIGIN
+        }
+
+        fn sleep_until(&self, _: Instant) -> BoxFuture<()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn spawn(&self, _: BoxFuture<()>) {}
+
+        fn random(&self) -> u64 {
+            self.0
+        }
+
+        fn call(&self, _: ServerId, _: Vec<u8>) -> BoxFuture<Result<Vec<u8>, Unanswered>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn a_host_is_the_current_one_inside_its_scope_alone() {
+        let [outer, inner]: [Arc<dyn Host>; 2] = [Arc::new(Numbered(1)), Arc::new(Numbered(2))];
+        within(&outer, || {
+            assert_eq!(within(&inner, || HostRandom.try_next_u64()), Ok(2));
+            assert_eq!(HostRandom.try_next_u64(), Ok(1), "again, once the other one's is over");
+        });
+        assert!(CURRENT.with(|current| current.borrow().is_none()));
+    }
+
+    #[test]
+    fn bytes_are_the_hosts_numbers_one_behind_the_other() {
+        let host: Arc<dyn Host> = Arc::new(Numbered(0x0102_0304_0506_0708));
+        let mut bytes = [0; 11];
+        within(&host, || HostRandom.try_fill_bytes(&mut bytes)).unwrap();
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]);
+    }
+}
