@@ -228,6 +228,21 @@ fn volumes_are_fenced_by_generations() {
 }
 
 #[test]
+fn a_renamed_volume_is_found_by_its_new_name_alone() {
+    let mut sample = Sample::with_set(3, 4);
+    sample.must(Change::CreateVolume(volume(1, 1, 10)));
+    sample.must(Change::CreateVolume(volume(2, 1, 10)));
+    let rename = |number, name: &str| Change::RenameVolume { id: volume_id(number), name: name.to_owned() };
+    assert_eq!(sample.apply(rename(1, "volume 2")), Err(Refusal::Exists(Subject::Name)));
+    assert_eq!(sample.apply(rename(3, "new")), Err(Refusal::Unknown(Subject::Volume(volume_id(3)))));
+    sample.must(rename(1, "new"));
+    assert_eq!(sample.state.volume_named("new").map(|volume| (volume.id, &*volume.name)), Some((volume_id(1), "new")));
+    assert!(sample.state.volume_named("volume 1").is_none());
+    sample.must(rename(2, "volume 1"));
+    sample.state.check().unwrap();
+}
+
+#[test]
 fn resized_volumes_keep_their_extents_where_they_are() {
     let mut sample = Sample::with_set(4, 4);
     sample.must(Change::AddDrive(drive(5, 0)));
@@ -428,6 +443,23 @@ fn maps_must_fit_the_catalog() {
 }
 
 #[test]
+fn sets_together_have_a_bounded_number_of_placement_groups() {
+    let mut sample = Sample::with_set(3, 4);
+    sample.must(Change::AddDrive(drive(5, 0)));
+    let most = u32::try_from(crate::set::PGS_MAX).unwrap();
+    let refused = Refusal::TooMany { what: "placement groups", max: crate::set::PGS_MAX };
+    let shape = target_of(&sample.state, 1).shape();
+    for (pgs, expected) in [(most + 1, Some(&refused)), (most - 3, Some(&refused)), (most - 4, None)] {
+        let shape = ashlar_placement::map::Shape { pgs, width: 1, ..shape };
+        let copies = crate::set::Copies { write_min: 1, acting_min: 1 };
+        let class = crate::server::DriveClass::Ssd;
+        let planned =
+            crate::plan::placement::plan_set(&sample.state, SetId(2), shape, class, copies, &[drive_id(5)]).unwrap();
+        assert_eq!(sample.apply(planned).as_ref().err(), expected, "{pgs}");
+    }
+}
+
+#[test]
 fn a_jump_fences_everything_that_was_handed_out() {
     let mut sample = Sample::with_set(3, 2);
     sample.must(Change::CreateVolume(volume(1, 1, 1)));
@@ -571,5 +603,42 @@ fn texts_are_read_strictly() {
     ];
     for (text, error) in cases {
         assert_eq!(imported(&text), Err(error), "{text}");
+    }
+}
+
+/// A text may be written by hand, for a cluster that lost its quorum: what it says has to fit together.
+#[test]
+fn texts_whose_records_contradict_each_other_are_refused() {
+    let mut sample = Sample::with_set(3, 1);
+    sample.must(Change::SetVoters(vec![server_id(0), server_id(1)]));
+    let text = sample.state.export();
+    let (first, second) = ("0".repeat(32), format!("{:032x}", 1));
+    let without_first_proposal: String =
+        text.lines().filter(|line| !line.contains("ffff0000")).map(|line| format!("{line}\n")).collect();
+    let later = |version: u64| {
+        let later = without_first_proposal.replacen("version=8", &format!("version={version}"), 1);
+        later.replacen("end records=15", "end records=14", 1)
+    };
+    let remembered = PROPOSALS_REMEMBERED;
+    let drive_0 = Subject::Drive(drive_id(0));
+    let cases = [
+        (text.clone(), None),
+        (
+            text.replacen(&format!("={first} server={second}"), &format!("={first} server={first}"), 1),
+            Some(Refusal::BadValue("list of voters")),
+        ),
+        (text.replacen("class=ssd bytes", "class=hdd bytes", 1), Some(Refusal::BadState(drive_0))),
+        (text.replacen("bytes=107374182400", "bytes=1", 1), Some(Refusal::BadValue("size of a drive"))),
+        (text.replacen("epoch=1 first", "epoch=0 first", 1), Some(Refusal::BadValue("maps of a set"))),
+        (later(remembered + 1), None),
+        (later(remembered + 2), Some(Refusal::BadValue("proposals"))),
+    ];
+    for (text, refusal) in cases {
+        let imported = State::import(&text);
+        assert_eq!(
+            imported.map(drop),
+            refusal.map_or(Ok(()), |refusal| Err(FormError::Inconsistent(refusal))),
+            "{text}"
+        );
     }
 }

@@ -47,6 +47,10 @@ fn check(table: &Table<Server>, model: &BTreeMap<ashlar_wire::id::ServerId, Serv
 #[test]
 fn pages_are_cut_and_joined() {
     let mut table: Table<Server> = Table::default();
+    for (rows, pages) in [(PAGE_ROWS_MAX, 1), (PAGE_ROWS_MAX + 1, 2)] {
+        (0..rows).for_each(|number| drop(table.insert(server(u32::try_from(number).unwrap()))));
+        assert_eq!(table.pages.len(), pages, "{rows}");
+    }
     (0..1_000).for_each(|number| drop(table.insert(server(number))));
     let full = table.pages.len();
     assert!((16..=32).contains(&full), "{full}");
