@@ -456,7 +456,22 @@ mod tests {
             std::thread::yield_now();
             find()
         });
-        tries.find_map(|found| found).expect("somebody wants it")
+        tries.find_map(|found| found).expect("it comes within so many looks")
+    }
+
+    /// What a thread that waits was told.
+    fn told<T>(waits: std::thread::ScopedJoinHandle<'_, T>) -> T {
+        found(|| waits.is_finished().then_some(()));
+        waits.join().unwrap()
+    }
+
+    /// Lets those go that still wait when a test is over, whatever it came to: it would wait for them for ever.
+    struct Left<'a>(&'a Saves);
+
+    impl Drop for Left<'_> {
+        fn drop(&mut self) {
+            self.0.leave();
+        }
     }
 
     #[test]
@@ -465,11 +480,12 @@ mod tests {
         saves.serve(1_000);
         let next = || saves.next(1_000, 0, &[], 100, 1 << 20);
         std::thread::scope(|scope| {
+            let _left_at_the_end = Left(&saves);
             for is_on_files in [true, false, true] {
                 let waits = scope.spawn(|| saves.take_and_wait(Purpose::Dump));
                 assert_eq!(found(next), Purpose::Dump);
                 saves.end(is_on_files, 1_001);
-                assert_eq!(waits.join().unwrap(), is_on_files);
+                assert_eq!(told(waits), is_on_files);
             }
             // One that was begun before may not have everything.
             saves.want(Purpose::LogBase);
@@ -480,11 +496,11 @@ mod tests {
             assert_eq!(found(next), Purpose::LogBase);
             assert!(!waits.is_finished());
             saves.end(true, 1_003);
-            assert!(waits.join().unwrap());
+            assert!(told(waits));
             let waits = scope.spawn(|| saves.take_and_wait(Purpose::Dump));
             assert_eq!(found(next), Purpose::Dump);
             saves.leave();
-            assert!(!waits.join().unwrap(), "nobody takes it any more");
+            assert!(!told(waits), "nobody takes it any more");
         });
     }
 
@@ -493,18 +509,19 @@ mod tests {
         let saves = Saves::default();
         saves.serve(1_000);
         std::thread::scope(|scope| {
+            let _left_at_the_end = Left(&saves);
             for result in [Ok(()), Err("no such file".to_owned())] {
                 let waits = scope.spawn(|| saves.load_and_wait(Load::Log));
                 assert_eq!(found(|| saves.next_load()), Load::Log);
                 assert_eq!(saves.next_load(), None, "it has begun");
                 assert!(saves.load_and_wait(Load::Log).unwrap_err().contains("somebody else"));
                 saves.end_load(result.clone());
-                assert_eq!(waits.join().unwrap(), result);
+                assert_eq!(told(waits), result);
             }
             let waits = scope.spawn(|| saves.load_and_wait(Load::Log));
             assert_eq!(found(|| saves.next_load()), Load::Log);
             saves.leave();
-            assert!(waits.join().unwrap().unwrap_err().contains("stops"));
+            assert!(told(waits).unwrap_err().contains("stops"));
         });
     }
 
