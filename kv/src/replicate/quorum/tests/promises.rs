@@ -73,17 +73,23 @@ fn a_primary_that_promises_a_later_term_to_another_serves_no_more() {
     assert!(talk.say(0, "GET foo").contains("NOREPLICAS"));
 }
 
+/// The follower of a member that has just reached its primary.
+fn dialling(member: &Talk) -> Follower {
+    member.engine().set_network(Box::new(Nowhere));
+    let upstream = Upstream::Address { host: "primary".to_owned(), port: 7 };
+    member.engine().follow(Some(upstream), member.now());
+    let (follower, now) = (Follower::new(member.engine_shared()), member.now());
+    assert!(matches!(follower.next_step(now), Step::Dial { .. }));
+    follower.handle_connected(Talk::link("127.0.0.1:1"), now);
+    turn(&follower, now);
+    follower
+}
+
 #[test]
 fn who_promises_a_term_takes_nothing_more_from_another_process() {
     for (candidate_life, is_kept) in [(1, true), (2, false)] {
         let member = start(2, &Arc::default());
-        member.engine().set_network(Box::new(Nowhere));
-        let upstream = Upstream::Address { host: "primary".to_owned(), port: 7 };
-        member.engine().follow(Some(upstream), member.now());
-        let (follower, now) = (Follower::new(member.engine_shared()), member.now());
-        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
-        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
-        turn(&follower, now);
+        let (follower, now) = (dialling(&member), member.now());
         follower.handle_bytes(format!("+PONG\r\n+OK\r\n+TERM 7.1 {0} 0 {0}\r\n", name(1)).as_bytes(), now);
         assert!(!turn(&follower, now).1);
         let answer = promised_to(&member, term(8, candidate_life), name(1));
@@ -265,13 +271,7 @@ fn who_serves_no_term_is_followed_only_where_the_shard_has_none() {
         if is_bound {
             assert!(member.engine().promises.note_members(SHARD, &members(&[1, 2])));
         }
-        member.engine().set_network(Box::new(Nowhere));
-        let upstream = Upstream::Address { host: "primary".to_owned(), port: 7 };
-        member.engine().follow(Some(upstream), member.now());
-        let (follower, now) = (Follower::new(member.engine_shared()), member.now());
-        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
-        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
-        turn(&follower, now);
+        let (follower, now) = (dialling(&member), member.now());
         follower.handle_bytes(format!("+PONG\r\n+OK\r\n{mandate}\r\n").as_bytes(), now);
         assert_eq!(!turn(&follower, now).1, is_followed, "{mandate}");
     }
