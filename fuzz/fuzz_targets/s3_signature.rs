@@ -28,10 +28,14 @@ fuzz_target!(|input: (&str, &str, &str, &str, &str)| {
         .to_vec()
     };
     let signed = ["host", "x-amz-content-sha256", "x-amz-date", "x-amz-meta-a"];
-    let is_presigned = |head: &RequestHead| {
-        let is_of_a_signature =
-            |name: &str| name.starts_with("X-Amz-") || matches!(name, "AWSAccessKeyId" | "Signature");
-        head.query.iter().any(|(name, _)| is_of_a_signature(name))
+    // A query with a signature is another mechanism, and one with a token names temporary credentials, which nobody has here.
+    let is_another_claim = |head: &RequestHead| {
+        let is_part_of_one = |name: &str| {
+            name.starts_with("X-Amz-")
+                || matches!(name, "AWSAccessKeyId" | "Signature")
+                || name.eq_ignore_ascii_case("x-amz-security-token")
+        };
+        head.query.iter().any(|(name, _)| is_part_of_one(name))
     };
     let Ok(head) = RequestHead::new(Method::Put, target, headers(value, "")) else { return };
     let scope = Scope { day: DATE[..8].to_owned(), region: "r".to_owned(), service: SERVICE };
@@ -42,12 +46,12 @@ fuzz_target!(|input: (&str, &str, &str, &str, &str)| {
         scope.text(),
         signed.join(";")
     );
-    if !is_presigned(&head) {
+    if !is_another_claim(&head) {
         let head = RequestHead::new(Method::Put, target, headers(value, &right)).expect("it decoded before");
         assert!(authenticate(&head, NOW_MS, &credentials, &[]).is_ok());
     }
     if let Ok(other) = RequestHead::new(Method::Put, other_target, headers(other_value, &right))
-        && !is_presigned(&other)
+        && !is_another_claim(&other)
     {
         let is_same = canonical_request(&other, &signed, PAYLOAD) == canonical;
         assert_eq!(authenticate(&other, NOW_MS, &credentials, &[]).is_ok(), is_same);
