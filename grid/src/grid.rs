@@ -237,22 +237,27 @@ impl<R: Runtime> Grid<R> {
     }
 
     /// Stops in peace: peers are told to send nothing new, what runs is finished, for at most
-    /// [`Timing::drain_max`](crate::config::Timing::drain_max); then every connection is closed.
-    pub async fn drain(&self) {
+    /// [`Timing::drain_max`](crate::config::Timing::drain_max); then every connection is closed. Gives the peers with whom something
+    /// had not ended by then.
+    pub async fn drain(&self) -> Vec<ServerId> {
         self.0.draining.store(true, Ordering::Release);
         for link in self.0.links() {
             link.drain(self.0.runtime.now());
         }
         let at = self.0.runtime.now() + self.0.config.timing.drain_max;
-        loop {
+        let unsettled = loop {
             let now = self.0.runtime.now();
-            let is_settled = self.0.peers().by_id.values().all(|peer| peer.is_settled());
-            if is_settled || now >= at {
-                break;
+            let unsettled: Vec<ServerId> = {
+                let peers = self.0.peers();
+                peers.by_id.iter().filter(|(_, peer)| !peer.is_settled()).map(|(id, _)| *id).collect()
+            };
+            if unsettled.is_empty() || now >= at {
+                break unsettled;
             }
             self.0.runtime.sleep_until(now + DRAIN_LOOK).await;
-        }
+        };
         self.stop();
+        unsettled
     }
 
     /// Stops at once: every connection is closed, every call fails, no task stays.

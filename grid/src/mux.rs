@@ -528,12 +528,15 @@ impl Mux {
     /// Having nothing to do is not enough for that: a call of the peer may be on its way. So the side that does not drain
     /// says when it has nothing more for the other, and only then the other closes.
     pub fn go_on_draining(&mut self) -> bool {
-        let nothing_asked = self.calls.waiting() == 0 && self.streams.is_empty();
+        if !self.draining && !self.peer_draining {
+            return false;
+        }
+        let nothing_asked = self.calls.waiting() == 0 && self.streams.have_ended();
         if self.peer_draining && !self.told_done && nothing_asked && self.state == State::Open {
             self.told_done = true;
             self.out.push(&Header::new(Op::GoAway, MuxId::CONNECTION, GO_AWAY_DONE), &[]);
         }
-        self.draining && self.peer_done && self.is_idle()
+        self.draining && self.peer_done && nothing_asked && self.inbound.is_empty() && self.out.queued() == 0
     }
 
     /// Whether the peer drains and knows that this side has nothing more for it: its end is no loss then.

@@ -12,6 +12,7 @@
 
 pub mod catalog;
 mod detour;
+mod ending;
 pub mod keyvalue;
 pub mod membership;
 pub mod object;
@@ -347,11 +348,17 @@ impl<R: Runtime> Node<R> {
         self.membership().depart(Departure::Left, Duration::ZERO).await;
     }
 
-    /// Finishes what runs, refuses what is new, closes all connections; bounded by the grid's `drain_max`.
-    pub async fn drain(&self) {
+    /// Finishes what runs, refuses what is new, closes all connections; bounded by the grid's `drain_max`. Gives the peers with whom
+    /// something had not ended by then.
+    pub async fn drain(&self) -> Vec<ServerId> {
         self.0.is_draining.store(true, Ordering::Release);
         self.0.services.iter().for_each(|service| service.close());
-        self.grid().drain().await;
+        let unsettled = self.grid().drain().await;
+        if !unsettled.is_empty() {
+            let peers: Vec<String> = unsettled.iter().map(ToString::to_string).collect();
+            tracing::warn!(peers = peers.join(","), "calls or streams of these peers do not end: they are cut");
+        }
+        unsettled
     }
 
     /// How this server's bus stands.

@@ -322,6 +322,13 @@ impl Streams {
         self.len() == 0
     }
 
+    /// Whether nothing comes or leaves on any stream, and no handler of this side has one: whoever opened it has yet to look at its end,
+    /// and needs no connection for that.
+    #[must_use]
+    pub fn have_ended(&self) -> bool {
+        self.iter().all(|(_, stream)| !stream.responder && !stream.sending.is_open() && !stream.receiving.is_open())
+    }
+
     /// No stream expires before this.
     #[must_use]
     pub fn next_deadline(&self) -> Instant {

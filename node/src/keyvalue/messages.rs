@@ -21,6 +21,7 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::published::{MESSAGE_BYTES_MAX, Published};
+use crate::ending::Ending;
 
 /// Bytes that wait for one server, beside one message of any length.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -94,6 +95,7 @@ pub struct Messages {
     sent: [AtomicU64; 2],
     received: [AtomicU64; 2],
     dropped: AtomicU64,
+    pub(super) ending: Ending,
 }
 
 impl core::fmt::Debug for Messages {
@@ -111,12 +113,19 @@ impl Messages {
             sent: Default::default(),
             received: Default::default(),
             dropped: AtomicU64::new(0),
+            ending: Ending::default(),
         }
     }
 
     /// Messages leave from now on. Only the first call does anything.
     pub(super) fn open(&self, relay: Box<dyn Relay>) {
         drop(self.relay.set(relay));
+    }
+
+    /// The server stops: what waits still leaves, nothing is added, and nothing is heard from others any more.
+    pub(super) fn close(&self) {
+        self.ending.reach();
+        self.room().lines.values().for_each(|line| line.close());
     }
 
     /// An engine hears by this. Only the first call does anything.
@@ -206,6 +215,9 @@ impl Messages {
     /// Puts a published into the line for a server.
     fn post(&self, room: &mut Room, server: ServerId, group: Option<GroupId>, published: &Arc<[u8]>) {
         let Some(relay) = self.relay.get() else { return };
+        if self.ending.is_reached() {
+            return self.count_dropped(1);
+        }
         let line = room.lines.entry(server).or_insert_with(|| {
             let line = Arc::new(Line::default());
             relay.relay(server, Arc::clone(&line));
@@ -329,6 +341,12 @@ impl Line {
     /// Nobody puts anything there any more. Returns how many messages were lost with it.
     fn end(&self) -> usize {
         let lost = self.clear();
+        self.close();
+        lost
+    }
+
+    /// Nobody puts anything there any more; what waits is still carried.
+    fn close(&self) {
         let mut queue = self.lock();
         queue.is_over = true;
         let task = queue.task.take();
@@ -336,7 +354,6 @@ impl Line {
         if let Some(task) = task {
             task.wake();
         }
-        lost
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

@@ -56,10 +56,14 @@ async fn relay<R: Runtime>(node: Node<R>, messages: Arc<Messages>, server: Serve
     loop {
         batch.clear();
         batch.shrink_to(2 * PIECE_BYTES);
-        let Some(count) = poll_fn(|cx| line.poll_take(cx, &mut batch)).await else { return };
+        let Some(count) = poll_fn(|cx| line.poll_take(cx, &mut batch)).await else { break };
         if !send(&node, server, &mut stream, &batch).await {
             messages.count_dropped(count + line.clear());
         }
+    }
+    if let Some(mut stream) = stream {
+        // What was sent arrives.
+        let _ = stream.sender.finish().await;
     }
 }
 
@@ -115,7 +119,7 @@ async fn open<R: Runtime>(node: &Node<R>, server: ServerId) -> Option<ClientStre
     }
 }
 
-/// Takes the messages of another server.
+/// Takes the messages of another server, until it has no more or this server stops.
 pub(crate) async fn receive(
     messages: Arc<Messages>,
     version: Vec<u8>,
@@ -124,15 +128,18 @@ pub(crate) async fn receive(
     if version != [VERSION] {
         return Err(Refusal::new(1, "messages of another version"));
     }
-    let mut reader = MessageReader::default();
-    while let Ok(Some(piece)) = stream.receiver.receive().await {
-        reader.feed(&piece);
-        while let Some(published) = reader.next_message().map_err(|_| Refusal::new(2, "this is no message"))? {
-            messages.deliver(&published);
+    let work = async {
+        let mut reader = MessageReader::default();
+        while let Ok(Some(piece)) = stream.receiver.receive().await {
+            reader.feed(&piece);
+            while let Some(published) = reader.next_message().map_err(|_| Refusal::new(2, "this is no message"))? {
+                messages.deliver(&published);
+            }
+            give_way().await;
         }
-        give_way().await;
-    }
-    Ok(())
+        Ok(())
+    };
+    messages.ending.cut(work).await.unwrap_or(Ok(()))
 }
 
 /// Lets other tasks of the thread run.

@@ -5,9 +5,8 @@
 //! connection. Each message is some of the bytes, cut anywhere. The stream's initial payload says whom it is for: the engine's port for
 //! clients, two bytes, the higher one first.
 
-use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ashlar_grid::CallOptions;
 use ashlar_grid::error::{Reason, Refusal, StreamError};
@@ -19,15 +18,13 @@ use ashlar_wire::id::ServerId;
 
 use super::host::{BoxFutureOf, Connection};
 use crate::WeakNode;
+use crate::ending::Ending;
 
 /// A stream on which a replica follows a primary, in the engines' own protocol.
 pub(super) const FOLLOW: HandlerId = HandlerId::new(13);
 
 /// There is no engine at that port.
 const NO_ENGINE: u32 = 2;
-
-/// Streams that wait for the end before it is looked which of them still do.
-const WAITING_MAX: usize = 64;
 
 /// Opens a stream to the engine that has this port at a server.
 type Opener = Box<dyn Fn(ServerId, u16) -> BoxFuture<Result<ClientStream, StreamError>> + Send + Sync>;
@@ -39,14 +36,7 @@ pub type Host = Box<dyn Fn(&str, u16, ServerStream) -> Option<BoxFuture<()>> + S
 pub struct ReplicationStreams {
     opener: OnceLock<Opener>,
     host: OnceLock<Host>,
-    end: Mutex<End>,
-}
-
-/// Whether the server stops, and who waits for that.
-#[derive(Default)]
-struct End {
-    is_reached: bool,
-    waiting: Vec<Waker>,
+    ending: Ending,
 }
 
 impl core::fmt::Debug for ReplicationStreams {
@@ -77,7 +67,7 @@ impl ReplicationStreams {
 
     /// A stream to the engine that has this port at a server; nothing before the node has started and once it stops.
     fn open(&self, server: ServerId, port: u16) -> Option<BoxFuture<Result<ClientStream, StreamError>>> {
-        if self.is_over() {
+        if self.ending.is_reached() {
             return None;
         }
         self.opener.get().map(|open| open(server, port))
@@ -100,46 +90,14 @@ impl ReplicationStreams {
     pub(crate) async fn take(&self, from: &str, initial: &[u8], stream: ServerStream) -> Result<(), Refusal> {
         let port = <[u8; 2]>::try_from(initial).ok().map(u16::from_be_bytes);
         let talk = port.and_then(|port| self.host.get()?(from, port, stream));
-        let mut talk = talk.ok_or_else(|| Refusal::new(NO_ENGINE, "no engine of this server has that port"))?;
-        core::future::poll_fn(|cx| match self.poll_over(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
-            Poll::Pending => talk.as_mut().poll(cx).map(Ok),
-        })
-        .await
+        let talk = talk.ok_or_else(|| Refusal::new(NO_ENGINE, "no engine of this server has that port"))?;
+        self.ending.cut(talk).await;
+        Ok(())
     }
 
     /// The server stops: all streams end, and none is opened any more.
     pub(crate) fn close(&self) {
-        let mut end = self.lock();
-        end.is_reached = true;
-        let waiting = core::mem::take(&mut end.waiting);
-        drop(end);
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Whether the server stops.
-    fn is_over(&self) -> bool {
-        self.lock().is_reached
-    }
-
-    fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut end = self.lock();
-        if end.is_reached {
-            return Poll::Ready(());
-        }
-        if end.waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-            return Poll::Pending;
-        }
-        // Some are of streams that have ended since; the others come again.
-        let stale = if end.waiting.len() < WAITING_MAX { Vec::new() } else { core::mem::take(&mut end.waiting) };
-        end.waiting.push(cx.waker().clone());
-        drop(end);
-        stale.into_iter().for_each(Waker::wake);
-        Poll::Pending
-    }
-
-    fn lock(&self) -> MutexGuard<'_, End> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ending.reach();
     }
 }
 
@@ -159,7 +117,7 @@ struct StreamConnection {
 impl StreamConnection {
     /// No stream outlasts its server.
     fn check(&self) -> Result<(), Broken> {
-        if self.streams.is_over() { Err(Broken::Gone) } else { Ok(()) }
+        if self.streams.ending.is_reached() { Err(Broken::Gone) } else { Ok(()) }
     }
 }
 
@@ -178,8 +136,8 @@ impl Connection for StreamConnection {
         Box::pin(async move {
             self.check()?;
             while self.taken == self.came.len() {
-                let came = self.stream.receiver.receive().await;
-                (self.came, self.taken) = (came.ok().flatten().ok_or(Broken::Gone)?, 0);
+                let came = self.streams.ending.cut(self.stream.receiver.receive()).await;
+                (self.came, self.taken) = (came.and_then(Result::ok).flatten().ok_or(Broken::Gone)?, 0);
             }
             let count = room.len().min(self.came.len() - self.taken);
             room[..count].copy_from_slice(&self.came[self.taken..self.taken + count]);

@@ -52,6 +52,7 @@ impl<R: Runtime> Service<R> for Part {
 
     fn close(&self) {
         // Streams between engines have no end of their own that could be waited for.
+        self.mailboxes.messages().close();
         if let Some(replication_streams) = &self.replication_streams {
             replication_streams.close();
         }

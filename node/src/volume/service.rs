@@ -10,7 +10,7 @@ mod attaching;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ashlar_bus::{Bus, Event};
@@ -47,6 +47,7 @@ use super::subrequest::{Answered, Asked, VolumeIo, answer_of, answered, client_r
 use super::turns::Turns;
 use crate::catalog::CatalogHandle;
 use crate::catalog::reports::{Report, ReportKind};
+use crate::ending::Ending;
 use crate::promise::{Promise, promise};
 use crate::service::{Agent, NodeAction, Service};
 use crate::{Node, WeakNode, detour, no_member, stopped};
@@ -102,7 +103,7 @@ struct Shared<R: Runtime> {
     /// Drives of this server that have failed a write or a sync.
     broken: Mutex<BTreeSet<DriveId>>,
     /// The server stops: nothing is sent or tried again.
-    is_over: AtomicBool,
+    ending: Ending,
 }
 
 /// The volumes of one server. Clones are the same.
@@ -136,7 +137,7 @@ impl<R: Runtime> VolumeService<R> {
             attached: Mutex::default(),
             turns: Turns::default(),
             broken: Mutex::default(),
-            is_over: AtomicBool::new(false),
+            ending: Ending::default(),
         }))
     }
 
@@ -470,7 +471,7 @@ impl<R: Runtime> VolumeService<R> {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        self.0.is_over.load(Ordering::Acquire)
+        self.0.ending.is_reached()
     }
 }
 
@@ -498,7 +499,7 @@ impl Drop for Forget<'_> {
 
 impl<R: Runtime> Service<R> for VolumeService<R> {
     fn register(&self, node: &WeakNode<R>, handlers: Handlers) -> Result<Handlers, RegisteredTwice> {
-        let (asked, members, bringing) = (self.clone(), self.clone(), self.clone());
+        let (asked, members, passing, bringing) = (self.clone(), self.clone(), self.clone(), self.clone());
         let (node, relay) = (node.clone(), node.clone());
         let (told, told_by) = (self.clone(), node.clone());
         let handlers = handlers.serve::<SpaceCall, _>(move |context, ()| {
@@ -527,7 +528,11 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
         let handlers = detour::serve::<R, VolumeIo>(handlers, &relay)?;
         let (piped, brought) = (relay.clone(), relay);
         let handlers = handlers.stream(MEMBERS_BY_WAY, move |context, initial, stream| {
-            hand_on(piped.upgrade(), context.caller, initial, stream)
+            let (service, node) = (passing.clone(), piped.upgrade());
+            async move {
+                let work = hand_on(node, context.caller, initial, stream);
+                service.0.ending.cut(work).await.unwrap_or(Ok(()))
+            }
         })?;
         let handlers = handlers.stream(MEMBERS_BROUGHT, move |context, initial, stream| {
             let (service, node) = (bringing.clone(), brought.upgrade());
@@ -555,32 +560,32 @@ impl<R: Runtime> Service<R> for VolumeService<R> {
     }
 
     fn close(&self) {
-        self.0.is_over.store(true, Ordering::Release);
+        self.0.ending.reach();
         lock(&self.0.queues).values().for_each(|queue| queue.close());
     }
 }
 
 impl<R: Runtime> VolumeService<R> {
-    /// Takes the messages of another server's drives.
+    /// Takes the messages of another server's drives, until it has no more or this server stops.
     async fn receive(self, from: ServerId, version: u8, mut stream: ServerStream) -> Result<(), Refusal> {
         if version != VERSION {
             return Err(other_version());
         }
-        let mut frames = Frames::default();
-        while let Ok(Some(piece)) = stream.receiver.receive().await {
-            frames.feed(&piece);
-            let mut inputs = Inputs::default();
-            while let Some(framed) = frames.next().map_err(|_| other_version())? {
-                if self.drive(framed.to).is_some() && self.is_of(framed.from, from) {
-                    inputs.add(framed);
+        let work = async {
+            let mut frames = Frames::default();
+            while let Ok(Some(piece)) = stream.receiver.receive().await {
+                frames.feed(&piece);
+                let mut inputs = Inputs::default();
+                while let Some(framed) = frames.next().map_err(|_| other_version())? {
+                    if self.drive(framed.to).is_some() && self.is_of(framed.from, from) {
+                        inputs.add(framed);
+                    }
                 }
+                self.hand_in(inputs);
             }
-            self.hand_in(inputs);
-            if self.is_over() {
-                return Ok(());
-            }
-        }
-        Ok(())
+            Ok(())
+        };
+        self.0.ending.cut(work).await.unwrap_or(Ok(()))
     }
 }
 

@@ -12,11 +12,12 @@ mod client;
 pub(super) mod disk;
 mod ledger;
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use ashlar_grid::seam::Threads as _;
+use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::Node;
 use ashlar_node::catalog::{CatalogOptions, CatalogService};
 
@@ -27,7 +28,7 @@ use super::agreement::{agreed, check_state};
 use super::lock;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
-use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained, leave_times};
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
 
@@ -134,6 +135,21 @@ impl CatalogCase {
     }
 }
 
+impl CatalogCase {
+    /// Asks a server to leave, after a while.
+    fn drain_after(&mut self, server: ServerNo, after: Duration) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, drained) = (life.node.clone(), life.drained.clone());
+        let runtime = life.bench.runtime.clone();
+        runtime.clone().spawn(Box::pin(async move {
+            runtime.sleep_until(runtime.now() + after).await;
+            node.say_goodbye().await;
+            let unsettled = node.drain().await;
+            drained.set(unsettled);
+        }));
+    }
+}
+
 impl Case for CatalogCase {
     fn start(&mut self, runtime: SimRuntime) {
         let server = runtime.server();
@@ -177,13 +193,7 @@ impl Case for CatalogCase {
     }
 
     fn drain(&mut self, server: ServerNo) {
-        let Some(life) = self.lives.get(&server) else { return };
-        let (node, drained) = (life.node.clone(), life.drained.clone());
-        life.bench.runtime.spawn(Box::pin(async move {
-            node.say_goodbye().await;
-            node.drain().await;
-            drained.set();
-        }));
+        self.drain_after(server, Duration::ZERO);
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
@@ -219,8 +229,9 @@ impl Case for CatalogCase {
     }
 
     fn wind_down(&mut self) {
-        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
-        servers.into_iter().for_each(|server| self.drain(server));
+        for (server, after) in leave_times(self.lives.keys().copied()) {
+            self.drain_after(server, after);
+        }
         self.is_stopping = true;
     }
 

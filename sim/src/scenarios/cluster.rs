@@ -47,7 +47,7 @@ use super::catalog::disk::{Disk, DiskStorage};
 use super::lock;
 use super::node::memory::{Drive, DriveMemory};
 use super::node::{plan, server_id};
-use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained, leave_times};
 use crate::rng::Rng;
 use crate::swarm::{Bounds, Case, Params};
 use crate::world::{Control, Kill, ServerNo, SimRuntime};
@@ -424,6 +424,23 @@ async fn watch(control: Control, hosts: Hosts, wrong: Arc<Mutex<Option<String>>>
     }
 }
 
+impl ClusterCase {
+    /// Asks a server to leave, after a while.
+    fn drain_after(&mut self, server: ServerNo, after: Duration) {
+        let Some(life) = self.lives.get(&server) else { return };
+        self.draining.insert(server);
+        let (node, drained, inbox) = (life.node.clone(), life.drained.clone(), life.inbox.clone());
+        let runtime = life.runtime.clone();
+        runtime.clone().spawn(Box::pin(async move {
+            runtime.sleep_until(runtime.now() + after).await;
+            node.say_goodbye().await;
+            let unsettled = node.drain().await;
+            inbox.stop();
+            drained.set(unsettled);
+        }));
+    }
+}
+
 impl Case for ClusterCase {
     fn start(&mut self, runtime: SimRuntime) {
         if let Err(wrong) = self.begin(runtime) {
@@ -444,15 +461,7 @@ impl Case for ClusterCase {
     }
 
     fn drain(&mut self, server: ServerNo) {
-        let Some(life) = self.lives.get(&server) else { return };
-        self.draining.insert(server);
-        let (node, drained, inbox) = (life.node.clone(), life.drained.clone(), life.inbox.clone());
-        life.runtime.spawn(Box::pin(async move {
-            node.say_goodbye().await;
-            node.drain().await;
-            inbox.stop();
-            drained.set();
-        }));
+        self.drain_after(server, Duration::ZERO);
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
@@ -570,8 +579,9 @@ impl Case for ClusterCase {
     }
 
     fn wind_down(&mut self) {
-        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
-        servers.into_iter().for_each(|server| self.drain(server));
+        for (server, after) in leave_times(self.lives.keys().copied()) {
+            self.drain_after(server, after);
+        }
         self.is_stopping = true;
     }
 

@@ -154,7 +154,7 @@ impl GridCase {
         for life in lock(&self.lives).values() {
             let (grid, runtime) = (life.grid.clone(), life.runtime.clone());
             if self.style.drain_at_end {
-                runtime.spawn(Box::pin(async move { grid.drain().await }));
+                runtime.spawn(Box::pin(async move { drop(grid.drain().await) }));
             } else {
                 grid.stop();
             }

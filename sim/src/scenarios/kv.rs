@@ -30,7 +30,7 @@ use self::client::{Plan, SharedState, Wanted, arrange, client, lock, operate, ra
 use self::engine::{EngineDrive, SimEngine, SimEngines};
 use super::node::memory::{Drive, DriveMemory};
 use super::node::plan;
-use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, Seen, WIND_DOWN_NS_MAX, accept, check_drained, leave_times};
 use crate::history::{Action, is_linearizable};
 use crate::rng::Rng;
 use crate::swarm::{Bounds, Case, Params};
@@ -317,6 +317,26 @@ async fn watch_terms(control: Control, life: SimEngines, shared: SharedState) {
     }
 }
 
+impl KvCase {
+    /// Asks a server to leave, after a while.
+    fn drain_after(&mut self, server: ServerNo, after: Duration) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, drained) = (life.node.clone(), life.drained.clone());
+        let (mailboxes, engines) = (Arc::clone(&life.engines.part.mailboxes), life.engines.clone());
+        let runtime = life.engines.runtime.clone();
+        runtime.clone().spawn(Box::pin(async move {
+            runtime.sleep_until(runtime.now() + after).await;
+            node.hand_over(HAND_OVER_MAX).await;
+            node.say_goodbye().await;
+            let unsettled = node.drain().await;
+            mailboxes.close();
+            // A server that is restarted waits for the tasks of its engines.
+            engines.ended().await;
+            drained.set(unsettled);
+        }));
+    }
+}
+
 impl Case for KvCase {
     fn start(&mut self, runtime: SimRuntime) {
         let server = runtime.server();
@@ -348,18 +368,7 @@ impl Case for KvCase {
     }
 
     fn drain(&mut self, server: ServerNo) {
-        let Some(life) = self.lives.get(&server) else { return };
-        let (node, drained) = (life.node.clone(), life.drained.clone());
-        let (mailboxes, engines) = (Arc::clone(&life.engines.part.mailboxes), life.engines.clone());
-        life.engines.runtime.spawn(Box::pin(async move {
-            node.hand_over(HAND_OVER_MAX).await;
-            node.say_goodbye().await;
-            node.drain().await;
-            mailboxes.close();
-            // A server that is restarted waits for the tasks of its engines.
-            engines.ended().await;
-            drained.set();
-        }));
+        self.drain_after(server, Duration::ZERO);
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
@@ -411,8 +420,9 @@ impl Case for KvCase {
 
     fn wind_down(&mut self) {
         lock(&self.shared).is_over = true;
-        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
-        servers.into_iter().for_each(|server| self.drain(server));
+        for (server, after) in leave_times(self.lives.keys().copied()) {
+            self.drain_after(server, after);
+        }
         self.is_stopping = true;
     }
 

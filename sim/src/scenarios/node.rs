@@ -26,7 +26,7 @@ use ashlar_wire::secret::Secret;
 use self::greeting::Greeting;
 use self::memory::{Drive, DriveMemory};
 use super::lock;
-use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained};
+use super::whole::{Drained, WIND_DOWN_NS_MAX, accept, check_drained, leave_times};
 use crate::swarm::{Bounds, Case, Params, host};
 use crate::world::{Control, ServerNo, SimRuntime};
 
@@ -142,6 +142,26 @@ impl NodeCase {
     }
 }
 
+impl NodeCase {
+    /// Asks a server to leave, after a while.
+    fn drain_after(&mut self, server: ServerNo, after: Duration) {
+        let Some(life) = self.lives.get(&server) else { return };
+        let (node, service) = (life.node.clone(), life.service.clone());
+        let (drained, wrong) = (life.drained.clone(), Arc::clone(&self.wrong));
+        let runtime = life.runtime.clone();
+        runtime.clone().spawn(Box::pin(async move {
+            runtime.sleep_until(runtime.now() + after).await;
+            node.hand_over(HAND_OVER_MAX).await;
+            node.say_goodbye().await;
+            let unsettled = node.drain().await;
+            if !service.lock().is_closed {
+                *lock(&wrong) = Some(format!("{server:?} was drained, and its service was not closed"));
+            }
+            drained.set(unsettled);
+        }));
+    }
+}
+
 impl Case for NodeCase {
     fn start(&mut self, runtime: SimRuntime) {
         let server = runtime.server();
@@ -179,18 +199,7 @@ impl Case for NodeCase {
     }
 
     fn drain(&mut self, server: ServerNo) {
-        let Some(life) = self.lives.get(&server) else { return };
-        let (node, service) = (life.node.clone(), life.service.clone());
-        let (drained, wrong) = (life.drained.clone(), Arc::clone(&self.wrong));
-        life.runtime.spawn(Box::pin(async move {
-            node.hand_over(HAND_OVER_MAX).await;
-            node.say_goodbye().await;
-            node.drain().await;
-            if !service.lock().is_closed {
-                *lock(&wrong) = Some(format!("{server:?} was drained, and its service was not closed"));
-            }
-            drained.set();
-        }));
+        self.drain_after(server, Duration::ZERO);
     }
 
     fn is_drained(&self, server: ServerNo) -> bool {
@@ -214,8 +223,9 @@ impl Case for NodeCase {
     }
 
     fn wind_down(&mut self) {
-        let servers: Vec<ServerNo> = self.lives.keys().copied().collect();
-        servers.into_iter().for_each(|server| self.drain(server));
+        for (server, after) in leave_times(self.lives.keys().copied()) {
+            self.drain_after(server, after);
+        }
         self.is_stopping = true;
     }
 

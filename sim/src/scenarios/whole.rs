@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ashlar_grid::seam::{Runtime as _, Threads as _};
 use ashlar_node::Node;
 use ashlar_node::membership::view::BusStatus;
+use ashlar_wire::id::ServerId;
 
 use super::node::address;
 use crate::world::{ServerNo, SimRuntime};
@@ -57,26 +57,43 @@ impl Seen {
     }
 }
 
-/// Which lives have left in order.
+/// How long the others stay when the first server leaves, longer than it may take to drain: what they keep open with it must not hold it
+/// up.
+const STAY: Duration = Duration::from_secs(11);
+
+/// When each of `servers` begins to leave.
+pub(super) fn leave_times(servers: impl Iterator<Item = ServerNo>) -> Vec<(ServerNo, Duration)> {
+    servers.zip(core::iter::once(Duration::ZERO).chain(core::iter::repeat(STAY))).collect()
+}
+
+/// Which lives have left in order, and the peers with whom something had not ended.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Drained(Arc<AtomicBool>);
+pub(super) struct Drained(Arc<OnceLock<Vec<ServerId>>>);
 
 impl Drained {
-    /// Nothing is left to be done.
-    pub(super) fn set(&self) {
-        self.0.store(true, Ordering::SeqCst);
+    /// Nothing is left to be done; something was cut with the `unsettled`.
+    pub(super) fn set(&self, unsettled: Vec<ServerId>) {
+        drop(self.0.set(unsettled));
     }
 
     pub(super) fn is_set(&self) -> bool {
-        self.0.load(Ordering::SeqCst)
+        self.0.get().is_some()
     }
 }
 
-/// Once all servers were asked to leave, each comes to an end of that.
+/// Once all servers were asked to leave, each comes to an end of that, and nothing is cut.
 ///
 /// # Errors
-/// The first server that does not.
+/// The first server that does not, or that had to cut something.
 pub(super) fn check_drained<L>(lives: &BTreeMap<ServerNo, L>, drained: impl Fn(&L) -> &Drained) -> Result<(), String> {
-    let late = lives.iter().find(|(_, life)| !drained(life).is_set());
-    late.map_or(Ok(()), |(server, _)| Err(format!("{server:?} does not come to an end of its draining")))
+    for (server, life) in lives {
+        match drained(life).0.get().map(Vec::as_slice) {
+            None => return Err(format!("{server:?} does not come to an end of its draining")),
+            Some([]) => {}
+            Some(unsettled) => {
+                return Err(format!("{server:?} is drained, and something with {unsettled:?} had not ended"));
+            }
+        }
+    }
+    Ok(())
 }

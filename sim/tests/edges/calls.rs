@@ -123,7 +123,7 @@ fn each_failure_has_its_name() {
         let (held, drain) = (calling.clone(), draining.clone());
         control.spawn(async move { drop(held.call::<Counted>(id(1), &Packed((5, 2_000)), at_once()).await) });
         control.sleep(ms(10)).await;
-        control.spawn(async move { drain.drain().await });
+        control.spawn(async move { drop(drain.drain().await) });
         control.sleep(ms(10)).await;
         let refused = calling.call::<Echo>(id(1), &Vec::new(), at_once()).await;
         assert_eq!(refused, Err(CallError::NotSent(Reason::Draining)));

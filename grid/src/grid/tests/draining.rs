@@ -3,6 +3,10 @@
 use core::future::pending;
 
 use super::*;
+use crate::stream::ServerStream;
+
+/// A stream with one message.
+const LAST: HandlerId = HandlerId::new(2);
 
 /// Never answers.
 struct Wait;
@@ -26,7 +30,8 @@ fn drain(who: usize, call_ms: u64) -> (u64, Result<Vec<u8>, CallError>) {
     let mut call = pin!(peer.call::<Wait>(&request, CallOptions::within(Duration::from_millis(call_ms))));
     assert_eq!(setup.world.within(0, call.as_mut()), None);
     let before = setup.world.ms();
-    setup.world.within(60_000, setup.servers[who].grid.drain()).expect("it ends");
+    let unsettled = setup.world.within(60_000, setup.servers[who].grid.drain()).expect("it ends");
+    assert_eq!(unsettled, if call_ms > 10_000 { vec![[B, A][who]] } else { vec![] });
     let took = setup.world.ms() - before;
     let result = setup.world.within(0, call).expect("an end");
     setup.world.pass(100);
@@ -46,13 +51,29 @@ fn who_drains_waits_for_what_runs_and_not_for_ever() {
         assert_eq!(result, Err(CallError::Unknown(Reason::Disconnected(lost))));
     }
     let setup = setup();
-    setup.world.within(10, setup.servers[1].grid.drain()).expect("nothing runs");
+    assert_eq!(setup.world.within(10, setup.servers[1].grid.drain()), Some(vec![]), "nothing runs");
     let [a, b] = setup.servers.each_ref().map(Server::events);
     for event in [a, b].into_iter().flatten() {
         assert!(!matches!(&event, PeerEvent::Lost { is_expected: false, .. }), "{event:?}");
     }
     assert_eq!(setup.servers.each_ref().map(|server| server.grid.counters().losses), [0, 0]);
     assert!(setup.servers[1].grid.0.is_draining() && !setup.servers[0].grid.0.is_draining());
+}
+
+/// Whoever opened it may look at its end when it likes.
+#[test]
+fn a_stream_that_has_ended_holds_nobody_up() {
+    for who in [0, 1] {
+        let last =
+            |_, _, mut stream: ServerStream| async move { stream.sender.send(b"last").await.map_err(|_| refusal()) };
+        let setup = Setup::with(|_| {}, |handlers| handlers.stream(LAST, last).expect("the first")).connected();
+        let opening = setup.handle();
+        let mut stream = setup.world.now(opening.open_stream(LAST, b"", CallOptions::default())).expect("opened");
+        setup.world.pass(5);
+        assert_eq!(setup.world.within(10, setup.servers[who].grid.drain()), Some(vec![]));
+        assert_eq!(setup.world.now(stream.receiver.receive()), Ok(Some(b"last".to_vec())));
+        assert_eq!(setup.world.now(stream.receiver.receive()), Ok(None));
+    }
 }
 
 #[test]

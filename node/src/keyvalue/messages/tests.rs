@@ -96,6 +96,25 @@ fn what_finds_no_room_is_dropped_and_counted() {
 }
 
 #[test]
+fn a_server_that_stops_sends_what_waits_and_nothing_more() {
+    let (messages, carried) = messages();
+    messages.set_listeners(vec![listener(1, true, GROUP), listener(2, false, GROUP)], vec![GROUP]);
+    messages.publish(0, b"c", b"before", false);
+    messages.close();
+    messages.publish(0, b"c", b"after", false);
+    messages.set_listeners(vec![listener(1, true, GROUP), listener(2, true, GROUP)], vec![GROUP]);
+    messages.publish(0, b"c", b"later", false);
+    assert_eq!(carried.take(1), ["before"]);
+    let lines = carried.lines.lock().unwrap();
+    assert_eq!(lines.keys().collect::<Vec<_>>(), [&server(1)], "no line begins");
+    let is_over = |line: &Arc<Line>| line.poll_take(&Context::from_waker(Waker::noop()), &mut Vec::new());
+    assert_eq!(is_over(&lines[&server(1)]), Poll::Ready(None));
+    let figures = messages.figures();
+    // To the first server `after` and `later`, to the other one `before` and `later`.
+    assert_eq!((figures.sent, figures.dropped), (1, 5));
+}
+
+#[test]
 fn what_comes_is_heard_by_engines_that_it_is_for() {
     let messages = Messages::new(2);
     let heard: Arc<Mutex<Vec<(usize, bool)>>> = Arc::default();
