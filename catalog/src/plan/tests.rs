@@ -15,7 +15,7 @@ use crate::change::Change;
 use crate::error::{Refusal, Subject};
 use crate::sample::{Sample, drive, drive_id, group, server, server_id};
 use crate::server::{DriveClass, DriveState, Server, ServerState};
-use crate::set::{Copies, PG_STEPS_MAX, PgConfig, Settled};
+use crate::set::{Copies, PG_STEPS_MAX, PgConfig, PgStep, Settled};
 use crate::state::State;
 
 fn servers(numbers: &[u32]) -> BTreeSet<ServerId> {
@@ -82,6 +82,83 @@ fn of_members_that_fail_together_the_first_that_is_back_goes_on() {
     let changes = plan_failure(&sample.state, &servers(&[2]));
     sample.must_all(changes);
     assert!(configs(&sample.state).iter().all(|config| config.acting == [drive_id(2)]));
+}
+
+/// The acting list, the primary and the learners of group 0 after its servers of these places have failed together.
+fn without(sample: &Sample, failed: &[usize]) -> Option<(Vec<DriveId>, DriveId, Vec<DriveId>)> {
+    let acting = sample.state.pg(group(1, 0)).unwrap().acting;
+    let failed = failed.iter().map(|place| server_of(&sample.state, acting[*place])).collect();
+    let changes = plan_failure(&sample.state, &failed);
+    let steps = changes.into_iter().flat_map(|change| match change {
+        Change::ConfigurePgs(steps) => steps,
+        other => panic!("{other:?}"),
+    });
+    let step = steps.into_iter().find(|step| step.group == group(1, 0));
+    step.map(|step| (step.acting, step.primary, step.learners))
+}
+
+/// Moves the primary of group 0 to the second of its acting list.
+fn move_primary(sample: &mut Sample) -> [DriveId; 3] {
+    let config = sample.state.pg(group(1, 0)).unwrap();
+    let (acting, primary) = (config.acting.clone(), config.acting[1]);
+    let step = PgStep {
+        group: group(1, 0),
+        expected: config.epoch,
+        acting: acting.clone(),
+        primary,
+        learners: config.learners,
+        certified: Vec::new(),
+        settled: Settled::No,
+    };
+    sample.must(Change::ConfigurePgs(vec![step]));
+    acting.try_into().unwrap()
+}
+
+#[test]
+fn an_acting_list_keeps_its_least_number_of_members_and_a_primary_that_is_there() {
+    for (acting_min, failed, kept, primary) in [
+        (1, &[2][..], &[0, 1][..], 1),
+        (1, &[0], &[1, 2], 1),
+        (1, &[1], &[0, 2], 0),
+        (1, &[1, 2], &[0], 0),
+        (2, &[1, 2], &[0, 1], 0),
+        (2, &[0, 2], &[0, 1], 1),
+        (2, &[0, 1], &[1, 2], 2),
+    ] {
+        let mut sample = Sample::new();
+        for number in 0..3 {
+            sample.must(Change::AddServer(server(number)));
+            sample.must(Change::AddDrive(drive(number, number)));
+        }
+        let shape = Shape { pgs: 4, width: 3, conflict: Conflict::Server };
+        let copies = Copies { write_min: 2, acting_min };
+        sample.must(plan_set(&sample.state, SetId(1), shape, DriveClass::Ssd, copies, &[]).unwrap());
+        let acting = move_primary(&mut sample);
+        let expected = (kept.iter().map(|place| acting[*place]).collect(), acting[primary], vec![]);
+        assert_eq!(without(&sample, failed), Some(expected), "{acting_min}: {failed:?}");
+    }
+    // Of drives that are all given up, the primary alone stays.
+    let mut sample = Sample::with_set(3, 4);
+    let acting = move_primary(&mut sample);
+    for id in acting {
+        sample.must(Change::SetDriveState { id, state: DriveState::Failed });
+    }
+    assert_eq!(without(&sample, &[]), Some((vec![acting[1]], acting[1], vec![])));
+}
+
+#[test]
+fn learners_that_fail_leave_and_the_others_stay() {
+    let mut sample = Sample::with_set(5, 4);
+    let config = sample.state.pg(group(1, 0)).unwrap();
+    let outside: Vec<DriveId> = (0..5).map(drive_id).filter(|drive| !config.acting.contains(drive)).collect();
+    let PgConfig { epoch: expected, acting, primary, .. } = config;
+    let (certified, settled) = (Vec::new(), Settled::No);
+    let learners = outside.clone();
+    let step = PgStep { group: group(1, 0), expected, acting: acting.clone(), primary, learners, certified, settled };
+    sample.must(Change::ConfigurePgs(vec![step]));
+    assert_eq!(without(&sample, &[1]), Some((vec![acting[0], acting[2]], primary, outside.clone())));
+    sample.must(Change::SetDriveState { id: outside[0], state: DriveState::Missing });
+    assert_eq!(without(&sample, &[]), Some((acting, primary, vec![outside[1]])));
 }
 
 #[test]
@@ -182,6 +259,16 @@ fn a_server_that_is_emptied_gets_nothing() {
         sample.must_all(step.map(|step| Change::ConfigurePgs(vec![step])));
     }
     assert!(configs(&sample.state).iter().all(|config| !config.is_member(drive_id(3)) && config.acting.len() == 3));
+}
+
+/// A group with no former members is settled, whoever is its primary.
+#[test]
+fn only_groups_that_count_former_members_or_have_too_many_are_settled() {
+    let mut sample = Sample::with_set(3, 4);
+    let all = servers(&[0, 1, 2]);
+    assert_eq!(plan_settled(&sample.state, &all), []);
+    move_primary(&mut sample);
+    assert_eq!(plan_settled(&sample.state, &all), []);
 }
 
 /// Fills what is due and lets all learners act.

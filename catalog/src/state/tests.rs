@@ -18,6 +18,9 @@ use crate::server::{DriveState, ServerState};
 use crate::set::{PgConfig, PgStep, Settled};
 use crate::volume::Generation;
 
+mod contradictions;
+mod limits;
+
 /// Every placement group's epoch, and every volume's generation.
 fn fences(state: &State) -> (BTreeMap<GroupId, PgConfig>, BTreeMap<VolumeId, Generation>) {
     let pgs = state.sets().flat_map(|set| {
@@ -457,6 +460,7 @@ fn sets_together_have_a_bounded_number_of_placement_groups() {
             crate::plan::placement::plan_set(&sample.state, SetId(2), shape, class, copies, &[drive_id(5)]).unwrap();
         assert_eq!(sample.apply(planned).as_ref().err(), expected, "{pgs}");
     }
+    assert_eq!(State::decode(&sample.state.encode()), Ok(sample.state), "as many as there may be");
 }
 
 #[test]

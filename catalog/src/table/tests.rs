@@ -57,6 +57,14 @@ fn pages_are_cut_and_joined() {
     (0..1_000).filter(|number| number % 16 != 0).for_each(|number| drop(table.remove(&server_id(number))));
     assert!(table.pages.len() <= 6, "{}", table.pages.len());
     assert_eq!(table.len(), 63);
+    // Two pages are joined as soon as both fit half a page.
+    let mut table: Table<Server> = Table::default();
+    (0..65).for_each(|number| drop(table.insert(server(number))));
+    (20..32).for_each(|number| drop(table.remove(&server_id(number))));
+    for (rest, pages) in [(13, 2), (12, 1)] {
+        (32 + rest..65).for_each(|number| drop(table.remove(&server_id(number))));
+        assert_eq!((table.pages.len(), table.len()), (pages, 20 + rest as usize), "{rest}");
+    }
 }
 
 #[test]
