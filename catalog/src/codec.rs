@@ -150,3 +150,6 @@ macro_rules! words {
 }
 
 pub(crate) use words;
+
+#[cfg(test)]
+mod tests;

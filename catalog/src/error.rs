@@ -324,3 +324,6 @@ impl core::error::Error for FormError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,8 @@ impl Feed {
 mod tests {
     use super::*;
     use crate::change::Change;
-    use crate::sample::Sample;
+    use crate::record::Expected;
+    use crate::sample::{Sample, key};
 
     fn versions(entries: &[FeedEntry]) -> Vec<u64> {
         entries.iter().map(|entry| entry.version.0).collect()
@@ -110,6 +111,34 @@ mod tests {
         (8..8 + count).for_each(|version| feed.push(CatalogVersion(version), Arc::clone(&command)));
         assert_eq!(feed.since(CatalogVersion(7)).map(|entries| entries.len()), Some(FEED_COMMANDS_MAX));
         assert!(feed.since(CatalogVersion(5)).is_none(), "too long ago");
+    }
+
+    #[test]
+    fn a_feed_holds_so_many_bytes_and_the_latest_command_whatever_its_size() {
+        let sample = Sample::new();
+        let command = |value: Vec<u8>| {
+            Arc::new(sample.command(Change::PutRecord { key: key("a"), expected: Expected::Anything, value }))
+        };
+        let around = command(vec![0; 1 << 17]).encode().len() - (1 << 17);
+        let of_bytes = |bytes: usize| command(vec![0; bytes - around]);
+        let (large, part) = (1 << 20, 1 << 18);
+        let mut feed = Feed::new(CatalogVersion(0));
+        let mut held = |version: u64, bytes: usize| {
+            feed.push(CatalogVersion(version), of_bytes(bytes));
+            // From the oldest version on from which the feed knows everything.
+            (0..=version).find_map(|since| feed.since(CatalogVersion(since))).map(|entries| entries.len())
+        };
+        let count = FEED_BYTES_MAX / large;
+        for version in 1..=count {
+            assert_eq!(held(version as u64, large), Some(version), "there is room for all");
+        }
+        let last = count as u64;
+        assert_eq!(held(last + 1, part), Some(count), "the oldest of them is gone");
+        assert_eq!(held(last + 2, large - part), Some(count + 1), "there is room for this one");
+        assert_eq!(held(last + 3, part), Some(count + 1));
+        assert_eq!(held(last + 4, FEED_BYTES_MAX + 1), Some(1), "alone, although it is too large");
+        assert_eq!(held(last + 5, part), Some(1));
+        assert_eq!(held(last + 6, part), Some(2));
     }
 
     #[test]
