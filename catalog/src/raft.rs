@@ -18,5 +18,7 @@ mod network;
 mod pieces;
 pub mod recover;
 mod runtime;
+#[cfg(test)]
+mod sample;
 pub(crate) mod sync;
 mod types;

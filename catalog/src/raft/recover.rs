@@ -121,3 +121,6 @@ async fn write_group(
     storage.write(step).await?;
     Ok(state)
 }
+
+#[cfg(test)]
+mod tests;
