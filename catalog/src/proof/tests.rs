@@ -4,6 +4,8 @@ use std::panic::catch_unwind;
 
 use super::*;
 
+mod calls;
+
 #[test]
 fn what_is_acknowledged_is_never_lost() {
     let mut total = Report::default();
