@@ -552,3 +552,6 @@ fn reply_to_failure(error: ClientWriteError<Types>) -> Reply {
         ClientWriteError::PreconditionFailed(_) => Reply::Unavailable,
     }
 }
+
+#[cfg(test)]
+mod tests;

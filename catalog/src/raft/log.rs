@@ -181,6 +181,8 @@ mod tests {
     use openraft::EntryPayload;
     use openraft::impls::leader_id_std::LeaderId;
 
+    use super::super::sample::{Memory, Still, at_once};
+    use super::super::sync::oneshot;
     use super::*;
     use crate::sample::server_id;
 
@@ -236,5 +238,63 @@ mod tests {
         for bad in [&[(4, 4), (6, 6)][..], &[(4, 5)], &[(4, 4), (5, 4)]] {
             assert_eq!(stored(bad).unwrap_err(), FormError::OutOfOrder("log entry"), "{bad:?}");
         }
+    }
+
+    /// Appends entries, and tells what becomes of them.
+    fn append(log: &mut Log, indexes: std::ops::RangeInclusive<u64>) -> Result<(), io::Error> {
+        let (sender, receiver) = oneshot::channel();
+        at_once(log.append(indexes.map(entry), IOFlushed::signal(sender)))?;
+        at_once(receiver).expect("it is told")
+    }
+
+    /// The indexes of the log, which are those on the drive, and what is purged.
+    fn held(log: &mut Log, memory: &Memory) -> (Vec<u64>, Option<LogId>) {
+        let entries = at_once(log.try_get_log_entries(..)).unwrap();
+        let stored = LogContent::decode(&memory.stored()).unwrap();
+        assert_eq!(stored.entries.into_values().collect::<Vec<_>>(), entries);
+        let state = at_once(log.get_log_state()).unwrap();
+        assert_eq!(state.last_log_id, entries.last().map(|entry| entry.log_id).or(state.last_purged_log_id));
+        assert_eq!(stored.purged, state.last_purged_log_id);
+        (entries.iter().map(|entry| entry.log_id.index()).collect(), stored.purged)
+    }
+
+    #[test]
+    fn every_step_of_the_log_is_on_the_drive() {
+        let memory = Memory::default();
+        let mut log = Log::new(Still::new(0), Arc::new(memory.clone()), LogContent::default());
+        let at = |index| LogId::new_term_index(3, index);
+        at_once(log.save_vote(&vote(3))).unwrap();
+        assert_eq!(at_once(log.read_vote()).unwrap(), Some(vote(3)));
+        assert_eq!(memory.stored().vote, Some(encode_vote(&vote(3))));
+        append(&mut log, 0..=6).unwrap();
+        assert_eq!(held(&mut log, &memory), ((0..=6).collect(), None));
+        at_once(log.save_committed(Some(at(4)))).unwrap();
+        assert_eq!(at_once(log.read_committed()).unwrap(), Some(at(4)));
+        assert_eq!(memory.stored().committed, None, "it goes with the next entries");
+        append(&mut log, 7..=7).unwrap();
+        assert_eq!(memory.stored().committed, Some(encode_log_id(&at(4))));
+        at_once(log.truncate_after(Some(at(5)))).unwrap();
+        assert_eq!(held(&mut log, &memory), ((0..=5).collect(), None));
+        at_once(log.purge(at(2))).unwrap();
+        assert_eq!(held(&mut log, &memory), (vec![3, 4, 5], Some(at(2))));
+        assert_eq!(at_once(log.try_get_log_entries(4..5)).unwrap(), [entry(4)]);
+        assert!(log.has(&vote(3), &at(3)) && !log.has(&vote(3), &at(2)) && !log.has(&vote(4), &at(3)));
+        at_once(log.truncate_after(None)).unwrap();
+        assert_eq!(held(&mut log, &memory), (vec![], Some(at(2))));
+    }
+
+    #[test]
+    fn whoever_syncs_the_log_waits_for_the_drive() {
+        let memory = Memory::default();
+        let mut log = Log::new(Still::new(0), Arc::new(memory.clone()), LogContent::default());
+        at_once(log.sync()).unwrap();
+        assert_eq!(memory.take_writes(), [LogWrite::default()], "it is behind all steps before it, and adds nothing");
+        memory.fail();
+        assert!(at_once(log.sync()).is_err());
+        let at = LogId::new_term_index(3, 4);
+        assert!(at_once(log.save_vote(&vote(3))).is_err());
+        assert!(append(&mut log, 0..=1).is_err());
+        assert!(at_once(log.truncate_after(None)).is_err());
+        assert!(at_once(log.purge(at)).is_err());
     }
 }

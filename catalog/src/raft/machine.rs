@@ -228,12 +228,122 @@ impl RaftSnapshotBuilder<Types> for Builder {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet, VecDeque};
     use std::future::Future as _;
     use std::pin::pin;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
 
+    use openraft::EmptyNode;
+
+    use super::super::sample::{Memory, at_once};
+    use super::super::types::Logged;
     use super::*;
-    use crate::sample::id;
+    use crate::record::Expected;
+    use crate::sample::{id, key, server_id};
+
+    const CLUSTER: ClusterId = ClusterId::from_bytes([7; 16]);
+
+    fn at(index: u64) -> LogId {
+        LogId::new_term_index(3, index)
+    }
+
+    fn members(numbers: &[u32]) -> Membership {
+        let nodes: BTreeMap<_, _> = numbers.iter().map(|number| (server_id(*number), EmptyNode {})).collect();
+        Membership::new(vec![nodes.keys().copied().collect::<BTreeSet<_>>()], nodes).unwrap()
+    }
+
+    /// A command that makes a record once.
+    fn record(number: u32, name: &str) -> Payload {
+        let change = Change::PutRecord { key: key(name), expected: Expected::Absent, value: vec![] };
+        let command = Command { id: ProposalId(id(number)), seen: CatalogVersion(0), change };
+        Payload::Normal(Logged(Arc::new(command)))
+    }
+
+    /// Committed entries on their way to the machine.
+    struct Entries(VecDeque<Result<EntryResponder<Types>, io::Error>>);
+
+    impl Stream for Entries {
+        type Item = Result<EntryResponder<Types>, io::Error>;
+
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    fn entries(payloads: Vec<Payload>) -> Entries {
+        let entries = (1..).zip(payloads).map(|(index, payload)| Ok((Entry { log_id: at(index), payload }, None)));
+        Entries(entries.collect())
+    }
+
+    fn machine(memory: &Memory) -> Machine {
+        Machine::new(Arc::new(memory.clone()), CLUSTER, None)
+    }
+
+    #[test]
+    fn committed_entries_make_versions_in_their_order() {
+        let mut machine = machine(&Memory::default());
+        let view = machine.view();
+        let payloads = vec![
+            Payload::Blank,
+            record(1, "one"),
+            record(1, "one"),
+            record(2, "one"),
+            Payload::Membership(members(&[1, 2])),
+            record(3, "two"),
+        ];
+        at_once(machine.apply(entries(payloads))).unwrap();
+        let (state, news) = view.since(CatalogVersion(0));
+        let names: Vec<_> = state.records_of("object/bucket").map(|record| record.key.name.clone()).collect();
+        assert_eq!((names, state.voters()), (vec!["one".into(), "two".into()], &[server_id(1), server_id(2)][..]));
+        let versions: Vec<u64> = news.unwrap().iter().map(|entry| entry.version.0).collect();
+        assert_eq!(versions, [1, 2, 3], "what is sent again or refused makes none");
+        let stored = StoredMembership::new(Some(at(5)), members(&[1, 2]));
+        assert_eq!(at_once(machine.applied_state()).unwrap(), (Some(at(6)), stored));
+        let broken = Entries([Err(io::Error::other("no log"))].into());
+        assert!(at_once(machine.apply(broken)).is_err());
+    }
+
+    #[test]
+    fn a_snapshot_is_saved_once_and_brings_all_that_was_applied() {
+        let (memory, other) = (Memory::default(), Memory::default());
+        let (mut source, mut target) = (machine(&memory), machine(&other));
+        at_once(source.apply(entries(vec![Payload::Membership(members(&[1])), record(1, "one")]))).unwrap();
+        let snapshot = at_once(async { source.get_snapshot_builder().await.build_snapshot().await }).unwrap();
+        assert_eq!(memory.stored().snapshot, Some(encode_snapshot(&snapshot.meta, &snapshot.snapshot)));
+        let view = target.view();
+        for _ in 0..2 {
+            at_once(target.install_snapshot(&snapshot.meta, snapshot.snapshot.clone())).unwrap();
+            assert_eq!((other.snapshots(), other.stored().snapshot), (1, memory.stored().snapshot));
+        }
+        assert_eq!(view.state(), source.view().state());
+        assert_eq!(at_once(target.applied_state()).unwrap(), at_once(source.applied_state()).unwrap());
+        let kept = at_once(target.get_current_snapshot()).unwrap().unwrap();
+        assert_eq!((kept.meta, kept.snapshot), (snapshot.meta.clone(), snapshot.snapshot.clone()));
+        // One of another place in the log is another one.
+        let meta = SnapshotMeta { last_log_id: Some(at(9)), ..snapshot.meta };
+        at_once(target.install_snapshot(&meta, snapshot.snapshot)).unwrap();
+        assert_eq!((other.snapshots(), at_once(target.applied_state()).unwrap().0), (2, Some(at(9))));
+    }
+
+    #[test]
+    fn a_snapshot_of_something_else_is_refused() {
+        let memory = Memory::default();
+        let mut machine = machine(&memory);
+        at_once(machine.apply(entries(vec![record(1, "one")]))).unwrap();
+        let before = machine.view().state();
+        let meta = SnapshotMeta { last_log_id: Some(at(9)), last_membership: StoredMembership::default() };
+        let of_other_cluster = State::new(ClusterId::from_bytes([8; 16])).encode();
+        for bytes in [of_other_cluster, vec![1, 2, 3]] {
+            let refused = at_once(machine.install_snapshot(&meta, Arc::new(bytes))).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        }
+        assert_eq!((machine.view().state(), memory.snapshots()), (before, 0));
+        assert_eq!(at_once(machine.applied_state()).unwrap().0, Some(at(1)));
+        memory.fail();
+        let good = Arc::new(State::new(CLUSTER).encode());
+        assert!(at_once(machine.install_snapshot(&meta, good)).is_err(), "it is not durable");
+        assert_eq!(at_once(machine.applied_state()).unwrap().0, Some(at(1)));
+    }
 
     #[test]
     fn who_watches_a_view_is_told_whenever_it_shows_a_state() {

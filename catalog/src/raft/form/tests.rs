@@ -63,6 +63,40 @@ fn golden_bytes() {
 }
 
 #[test]
+fn members_are_read_as_they_can_be() {
+    let read = |members: &str| {
+        let bytes = format!("01030903{members}");
+        let bytes: Vec<u8> =
+            (0..bytes.len()).step_by(2).map(|at| u8::from_str_radix(&bytes[at..at + 2], 16).unwrap()).collect();
+        decode_entry(&bytes).map(|entry| match entry.payload {
+            Payload::Membership(members) => members,
+            other => panic!("{other:?}"),
+        })
+    };
+    let (one, two) = ("c41000000000000000000000000000000001", "c41000000000000000000000000000000002");
+    let learners = Membership::new(vec![], BTreeMap::from([(server_id(1), EmptyNode {})])).unwrap();
+    assert_eq!(read("0000"), Ok(Membership::default()));
+    assert_eq!(read(&format!("0001{one}")), Ok(learners), "nobody votes");
+    assert_eq!(read(&format!("0101{one}02{one}{two}")), Ok(members(&[1], &[2])));
+    for (bytes, error) in [
+        (format!("0101{one}00"), FormError::NotThis),
+        (format!("0101{one}01{two}"), FormError::NotThis),
+        (format!("0101{one}02{two}{one}"), FormError::OutOfOrder("server")),
+        (format!("0101{one}02{one}{one}"), FormError::OutOfOrder("server")),
+        ("0300000000".to_owned(), FormError::TooMany { what: "configs", count: 3, max: 2 }),
+    ] {
+        assert_eq!(read(&bytes), Err(error), "{bytes}");
+    }
+}
+
+#[test]
+fn a_command_of_the_log_is_shown_by_what_its_proposer_had_seen() {
+    let [_, command, _] = entries();
+    let Payload::Normal(logged) = command.payload else { panic!("it is a command") };
+    assert_eq!(logged.to_string(), "a command seen at version 4");
+}
+
+#[test]
 fn messages_and_back() {
     let request = AppendEntriesRequest {
         vote: vote(),

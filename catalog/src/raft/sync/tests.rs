@@ -133,3 +133,36 @@ fn one_task_at_a_time_has_the_mutex() {
     let Poll::Ready(guard) = task.poll(waiting.as_mut()) else { panic!("it is free") };
     assert_eq!(*guard, 2);
 }
+
+#[test]
+fn an_end_lives_as_long_as_the_last_of_its_copies() {
+    let (task, other) = (Poller::new(), Poller::new());
+    let (sender, mut receiver) = mpsc::channel(2);
+    let copies = [sender.clone(), sender.clone()];
+    drop(sender);
+    let [first, last] = copies;
+    drop(first);
+    assert_eq!(task.poll(pin!(receiver.recv())), Poll::Pending, "one can still send");
+    assert_eq!(task.poll(pin!(last.send(7))), Poll::Ready(Ok(())));
+    drop(last);
+    assert_eq!([receiver.try_recv(), receiver.try_recv()], [Taken::Item(7), Taken::Closed]);
+
+    let (sender, mut receiver) = watch::channel(0);
+    let copies = [sender.clone(), sender.clone()];
+    let more = receiver.clone();
+    drop(sender);
+    let [first, last] = copies;
+    assert_eq!(other.poll(pin!(receiver.changed())), Poll::Pending);
+    drop(first);
+    assert_eq!(other.woken(), 0, "one can still send");
+    drop(receiver);
+    assert_eq!(last.send(1), Ok(()), "one still reads");
+    let mut receiver = more.clone();
+    drop(more);
+    assert_eq!(other.poll(pin!(receiver.changed())), Poll::Ready(true), "a copy has seen what its original had");
+    assert_eq!(other.poll(pin!(receiver.changed())), Poll::Pending);
+    let before = other.woken();
+    drop(last);
+    assert_eq!(other.woken(), before + 1, "nobody sends any more");
+    assert_eq!(other.poll(pin!(receiver.changed())), Poll::Ready(false));
+}
