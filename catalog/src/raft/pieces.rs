@@ -72,6 +72,7 @@ mod tests {
     use super::super::types::{LogId, Membership};
     use super::*;
     use crate::sample::server_id;
+    use crate::state::STATE_BYTES_MAX;
 
     fn vote(term: u64) -> Vote {
         Vote { leader_id: LeaderId { term, voted_for: server_id(1) }, committed: true }
@@ -131,7 +132,8 @@ mod tests {
             assert_eq!(join(&mut incoming, &misfit), "misfit", "{}: {:?}", misfit.offset, misfit.data);
             assert_eq!(join(&mut incoming, &chunk(2, b"cde")), "misfit");
         }
-        let whole = SnapshotChunk { len: SNAPSHOT_BYTES_MAX as u64, ..chunk(0, b"ab") };
+        // As large as a full catalog, and as much again for configurations.
+        let whole = SnapshotChunk { len: 2 * STATE_BYTES_MAX as u64, ..chunk(0, b"ab") };
         assert_eq!(join(&mut Incoming::default(), &whole), "partial");
     }
 

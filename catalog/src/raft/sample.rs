@@ -58,8 +58,11 @@ impl Memory {
 
     fn change(&self, change: impl FnOnce(&mut Content)) -> BoxFuture<Result<(), StorageError>> {
         let mut content = self.0.lock().unwrap();
-        let done = if content.has_failed { Err(StorageError("no drive".into())) } else { Ok(change(&mut content)) };
-        Box::pin(std::future::ready(done))
+        if content.has_failed {
+            return Box::pin(std::future::ready(Err(StorageError("no drive".into()))));
+        }
+        change(&mut content);
+        Box::pin(std::future::ready(Ok(())))
     }
 }
 

@@ -41,7 +41,10 @@ fn read_after(state: &State, change: &dyn Fn(&mut State)) -> Result<(), FormErro
     State::decode(&state.encode()).map(drop)
 }
 
-fn check_all(state: &State, cases: &[(&dyn Fn(&mut State), Option<Refusal>)]) {
+/// A change of the state, and why it is refused then.
+type Case<'c> = (&'c dyn Fn(&mut State), Option<Refusal>);
+
+fn check_all(state: &State, cases: &[Case<'_>]) {
     for (place, (change, refusal)) in cases.iter().enumerate() {
         let expected = refusal.map_or(Ok(()), |refusal| Err(FormError::Inconsistent(refusal)));
         assert_eq!(read_after(state, *change), expected, "case {place}");
@@ -56,6 +59,18 @@ fn records_of_every_kind_come_back() {
         twin.apply(command).unwrap();
     }
     check_forms(&sample.state, &twin);
+    let deleted: Vec<VolumeId> = sample.state.deleted_volumes().map(|row| row.id).collect();
+    assert_eq!(deleted, [volume_id(2)]);
+    let state = &sample.state;
+    let machines = bytes_of(&state.servers) + bytes_of(&state.drives) + bytes_of(&state.sets) + bytes_of(&state.pgs);
+    let data = bytes_of(&state.volumes) + bytes_of(&state.deleted) + bytes_of(&state.records);
+    let rest = bytes_of(&state.features) + bytes_of(&state.proposals);
+    assert_eq!(state.bytes(), machines + data + rest, "the catalog is as large as its records");
+}
+
+fn bytes_of<R: Row>(table: &Table<R>) -> usize {
+    assert_ne!(table.len(), 0, "{}", R::KIND);
+    table.iter().map(|row| encode(row).len()).sum()
 }
 
 #[test]

@@ -8,15 +8,18 @@ use crate::change::VOTERS_CHANGING_MAX;
 use crate::plan::failure::{plan_learners, plan_promotion};
 use crate::plan::placement::{plan_set, plan_target};
 use crate::record::{FEATURE_NAME_BYTES_MAX, FEATURES_MAX, RECORD_NAME_BYTES_MAX, SPACE_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::server::{ADDRESS_BYTES_MAX, DriveClass, WEIGHT_BYTES};
+use crate::server::{ADDRESS_BYTES_MAX, DriveClass, WEIGHT_BYTES, parity_shards};
 use crate::set::Copies;
 use crate::volume::{VOLUME_NAME_BYTES_MAX, VolumeRecord};
+
+/// What a text is, its greatest length, and a change that has one.
+type TextCase<'c> = (&'static str, usize, &'c dyn Fn(String) -> Change);
 
 #[test]
 fn texts_are_neither_empty_nor_too_long() {
     let mut sample = Sample::with_set(3, 1);
     sample.must(Change::CreateVolume(volume(1, 1, 10)));
-    let cases: [(&str, usize, &dyn Fn(String) -> Change); 8] = [
+    let cases: [TextCase<'_>; 8] = [
         ("address", ADDRESS_BYTES_MAX, &|address| Change::AddServer(Server { address, ..server(8) })),
         ("address", ADDRESS_BYTES_MAX, &|address| Change::UpdateServer { id: server_id(0), address, release: 1 }),
         ("name of a volume", VOLUME_NAME_BYTES_MAX, &|name| {
@@ -150,6 +153,13 @@ fn a_drive_has_a_size() {
     let small = Drive { size_bytes: WEIGHT_BYTES - 1, ..drive(7, 0) };
     assert_eq!(sample.apply(Change::AddDrive(small)), bad);
     sample.must(Change::AddDrive(Drive { size_bytes: WEIGHT_BYTES, ..drive(7, 0) }));
+}
+
+/// Of two drives one may be lost, of eight and more four.
+#[test]
+fn as_many_drives_may_be_lost_as_objects_have_parity() {
+    let shards = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 100].map(parity_shards);
+    assert_eq!(shards, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 4]);
 }
 
 #[test]
