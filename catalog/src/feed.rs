@@ -105,7 +105,8 @@ mod tests {
             feed.push(CatalogVersion(version), Arc::clone(&command));
             assert_eq!(feed.version(), CatalogVersion(version));
         }
-        assert_eq!(feed.since(CatalogVersion(5)).map(|entries| versions(&entries)), Some(vec![7]));
+        let entries = feed.since(CatalogVersion(5)).unwrap();
+        assert_eq!((versions(&entries), entries[0].touches()), (vec![7], vec![Touched::Voters]));
         assert!(feed.since(CatalogVersion(6)).is_none() && feed.since(CatalogVersion(3)).is_none());
         let count = FEED_COMMANDS_MAX as u64;
         (8..8 + count).for_each(|version| feed.push(CatalogVersion(version), Arc::clone(&command)));

@@ -388,6 +388,21 @@ fn voters() {
 }
 
 #[test]
+fn zones_with_fewer_voters_come_first() {
+    for (zones, expected) in
+        [(&[0, 0, 0, 1][..], &[0, 1, 3][..]), (&[0, 0, 1, 2], &[0, 2, 3]), (&[0, 0, 0, 0, 1, 1], &[0, 1, 2, 4, 5])]
+    {
+        let mut sample = Sample::new();
+        for (number, zone) in (0..).zip(zones) {
+            sample.must(Change::AddServer(Server { zone: ashlar_placement::map::Zone(*zone), ..server(number) }));
+        }
+        let all = sample.state.servers().map(|server| server.id).collect();
+        let expected: Vec<ServerId> = expected.iter().copied().map(server_id).collect();
+        assert_eq!(plan_voters(&sample.state, &all), expected, "{zones:?}");
+    }
+}
+
+#[test]
 fn planned_voters_are_odd_in_number_and_spread() {
     arbtest(|u| {
         let mut sample = Sample::new();

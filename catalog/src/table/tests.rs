@@ -45,6 +45,18 @@ fn check(table: &Table<Server>, model: &BTreeMap<ashlar_wire::id::ServerId, Serv
 }
 
 #[test]
+fn rows_from_a_key_on_begin_with_it_or_with_the_next_one() {
+    let mut table: Table<Server> = Table::default();
+    assert_eq!(table.iter_from(server_id(0)).count(), 0);
+    (0..200).map(|number| 2 * number).for_each(|number| drop(table.insert(server(number))));
+    for (from, first) in [(0, Some(0)), (1, Some(2)), (130, Some(130)), (131, Some(132)), (398, Some(398)), (399, None)]
+    {
+        let found = table.iter_from(server_id(from)).next().map(|row| row.id);
+        assert_eq!(found, first.map(server_id), "{from}");
+    }
+}
+
+#[test]
 fn pages_are_cut_and_joined() {
     let mut table: Table<Server> = Table::default();
     for (rows, pages) in [(PAGE_ROWS_MAX, 1), (PAGE_ROWS_MAX + 1, 2)] {
