@@ -93,7 +93,7 @@ fn every_change_comes_back_and_says_what_it_touches() {
             let bytes = command.encode();
             assert_eq!(Command::decode(&bytes).as_ref(), Ok(&command));
             assert_eq!(Command::decode(&[&bytes[..], &[0]].concat()), Err(FormError::TrailingBytes));
-            assert_eq!(change.touches(), [touched.clone()], "{change:?}");
+            assert_eq!(change.touches(), std::slice::from_ref(touched), "{change:?}");
             // Behind the form, the id and the version that was seen.
             bytes[20]
         })

@@ -241,6 +241,13 @@ fn a_catalog_that_has_stopped_answers_nothing() {
     let read_index = [1, 9];
     let answer = setup.at(0, move |catalog| async move { catalog.handle(&read_index).await });
     assert_eq!(answer, UNAVAILABLE);
+    // The first of two bytes of a snapshot: whoever runs wants the next one.
+    let chunk = [&[1, 4, 9, 0xc4, 16][..], id_of(1).as_bytes(), &[1, 0, 0, 0, 0, 2, 0, 0xc4, 1, 7]].concat();
+    for (place, expected) in [(0, UNAVAILABLE), (1, [1, 3])] {
+        let message = chunk.clone();
+        let answer = setup.at(place, move |catalog| async move { catalog.handle(&message).await });
+        assert_eq!(answer, expected, "{place}");
+    }
     assert_eq!(setup.propose(1, "one"), Err(Error::Unknown));
 }
 
