@@ -558,6 +558,10 @@ mod tests {
             journal.append(&written(0, &[words]), 7);
             woken.load(Ordering::Relaxed)
         };
+        let mut of_replicas = Written::default();
+        of_replicas.push_for(Readers::Replicas, 0, [&b"PING"[..]].into_iter());
+        journal.append(&of_replicas, 7);
+        assert_eq!(woken.load(Ordering::Relaxed), 0, "nothing of it is for the log");
         assert_eq!((append(short), append(short)), (1, 1), "once");
         assert!(journal.attend(true));
         journal.take();
@@ -664,6 +668,15 @@ mod tests {
             woken.load(Ordering::Relaxed)
         });
         assert_eq!(counts, [2, 2, 2, 3, 3]);
+        // Exactly a mebibyte waits: it has been woken for that, and not for what comes behind it.
+        journal.take();
+        let before = journal.end();
+        let whole = "x".repeat(UNANSWERED_BYTES_MAX - HEAD_BYTES - "*1\r\n$1048544\r\n\r\n".len());
+        let counts = [&whole[..], "x"].map(|word| {
+            journal.append(&written(0, &[&[word]]), 7);
+            (journal.end() - before >= bytes(UNANSWERED_BYTES_MAX), woken.load(Ordering::Relaxed))
+        });
+        assert_eq!(counts, [(true, 4), (true, 4)]);
     }
 
     /// Writes all that waits to a file, if it can.

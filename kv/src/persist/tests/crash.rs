@@ -378,14 +378,19 @@ fn what_was_never_said_to_be_durable_may_be_torn() {
 fn a_log_longer_than_what_is_read_at_once_is_read_whole() {
     let folder = MemoryFolder::default();
     let (mut log, ..) = open(&folder).unwrap();
-    let batches =
-        [(3 << 20, 7), (1, 8), ((5 << 20) + 7, 9), (40, 10), (3 << 20, 11)].map(|(len, byte)| vec![byte; len]);
-    batches.iter().for_each(|batch| log.append(batch).unwrap());
+    // The head of the third batch begins before what is read at once ends, and ends behind it.
+    let lens = [3 << 20, (1 << 20) - 186, (5 << 20) + 7, 40, (4 << 20) + 99];
+    let batches = [0, 1, 2, 3, 4].map(|number: usize| vec![7 + u8::try_from(number).unwrap(); lens[number]]);
+    let mut borders = Vec::new();
+    for batch in &batches {
+        borders.push(folder.bytes("log-1").len());
+        log.append(batch).unwrap();
+    }
+    assert_eq!(borders[2], (4 << 20) - 10);
     assert!(open(&folder.copy()).unwrap().1 == batches);
     // The last batch but one is damaged: what is behind it is looked through, and may say that it was durable.
     let mut torn = folder.bytes("log-1");
-    let at = torn.iter().position(|byte| *byte == 10).unwrap() + 39;
-    torn[at] ^= 64;
+    torn[borders[3] + 39] ^= 64;
     let len = torn.len();
     let copy = folder.copy();
     copy.set_bytes("log-1", torn.clone());
@@ -401,4 +406,64 @@ fn a_log_longer_than_what_is_read_at_once_is_read_whole() {
     assert!(open(&copy).unwrap_err().to_string().contains("had become durable"));
     log.close().unwrap();
     assert!(open(&folder).unwrap().1 == batches);
+}
+
+#[test]
+fn a_batch_that_is_not_whole_is_not_there_and_the_next_takes_its_place() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    log.append(&batch(0)).unwrap();
+    let (border, position) = (folder.bytes("log-1").len(), log.end());
+    // Its first record is whole, and its second one is not.
+    log.append(&vec![7; (1 << 20) + 5]).unwrap();
+    let mut torn = folder.bytes("log-1");
+    torn.pop();
+    let cut_bytes = u64::try_from(torn.len() - border).unwrap();
+    folder.set_bytes("log-1", torn);
+    let (mut log, found, report) = open(&folder).unwrap();
+    assert_eq!((found, log.end()), (vec![batch(0)], position));
+    let used_bytes = u64::try_from(border).unwrap();
+    assert_eq!(report.open_end, Some(OpenEnd { file: "log-1".into(), used_bytes, cut_bytes }));
+    log.append(&batch(1)).unwrap();
+    assert_eq!(open(&folder).unwrap().1, [batch(0), batch(1)]);
+}
+
+/// An intact record that is not where it was written, as a drive that writes to a wrong place leaves it.
+#[test]
+fn a_record_in_another_place_is_none() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    let begin = folder.bytes("log-1").len();
+    log.append(b"abc").unwrap();
+    let border = folder.bytes("log-1").len();
+    log.append(b"def").unwrap();
+    let bytes = folder.bytes("log-1");
+    let again = folder.copy();
+    again.set_bytes("log-1", [&bytes[..], &bytes[begin..border]].concat());
+    let (log_again, found, report) = open(&again).unwrap();
+    assert_eq!((found.concat(), log_again.end()), (b"abcdef".to_vec(), 6));
+    assert_eq!(report.open_end.unwrap().cut_bytes, u64::try_from(border - begin).unwrap());
+    log.close().unwrap();
+    folder.set_bytes("log-1", [&bytes[..border], &bytes[begin..border]].concat());
+    assert!(matches!(open(&folder), Err(LogError::Damaged { .. })));
+}
+
+#[test]
+fn a_segment_that_was_closed_is_whole_or_damaged_to_its_last_byte() {
+    let folder = MemoryFolder::default();
+    let (mut log, ..) = open(&folder).unwrap();
+    log.append(b"abc").unwrap();
+    log.sync().unwrap();
+    let border = folder.bytes("log-1").len();
+    log.mark().unwrap();
+    let whole = folder.bytes("log-1");
+    assert!(whole.len() > border);
+    log.close().unwrap();
+    // The batch is there in each case: only the mark behind it is missing.
+    for len in border..whole.len() {
+        let short = folder.copy();
+        short.set_bytes("log-1", whole[..len].to_vec());
+        assert!(matches!(open(&short), Err(LogError::Damaged { .. })), "{len} of {} bytes", whole.len());
+    }
+    assert_eq!(open(&folder).unwrap().1.concat(), b"abc");
 }

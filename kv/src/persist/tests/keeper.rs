@@ -1,7 +1,8 @@
 //! An engine, its journal and its log, when power is lost.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
@@ -9,9 +10,11 @@ use ashlar_wire::time::Instant;
 use super::folder::{Chance, MemoryFolder};
 use crate::engine::{Engine, EngineConfig};
 use crate::memory::hash_key::HASH_KEY_BYTES;
+use crate::persist::folder::Syncer;
 use crate::persist::log::{BaseChecksum, LogError};
 use crate::persist::snapshot::{Purpose, Step};
 use crate::persist::{Folder, Keeper, NewBase, Snapshot};
+use crate::settings::LogSync;
 use crate::tests::{BEGIN_MS, Talk, readable};
 use crate::time::Now;
 
@@ -202,10 +205,12 @@ fn a_client_waits_while_the_log_is_rotated() {
     talk.say(0, "SET a 1");
     talk.engine().journal().cut();
     assert_eq!(converse(&mut talk, 0, "SET a 2"), None, "the thread of the log has to begin a segment");
-    let position = talk.session(0).holds().unwrap();
+    let (position, length) = (talk.session(0).holds().unwrap(), folder.bytes("log-1").len());
+    assert_eq!(converse(&mut talk, 1, "APPEND a 3"), None);
+    assert_eq!(folder.bytes("log-1").len(), length, "what comes behind a cut is for the new segment");
     keeper.turn(talk.now().instant).unwrap();
     assert!(talk.session_mut(0).write_out(position));
-    assert_eq!(recover(&folder.copy()).unwrap().0.say(0, "GET a"), "\"2\"");
+    assert_eq!(recover(&folder.copy()).unwrap().0.say(0, "GET a"), "\"23\"");
 }
 
 #[test]
@@ -371,4 +376,138 @@ fn keys_that_were_made_to_stay_after_the_base_was_taken_are_there() {
     let mut talk = Talk::with(engine);
     talk.wait(1_000);
     assert_eq!(talk.say(0, "MGET kept gone"), "[\"x\" (nil)]");
+}
+
+/// Only the keeper begins another segment after an append that failed, even if that was a mark and nothing is missing.
+#[test]
+fn who_replies_writes_nothing_behind_a_mark_that_failed() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "CONFIG SET appendfsync everysec");
+    talk.say(0, "SET gone x PX 10");
+    keeper.turn(talk.now().instant).unwrap();
+    folder.set_full(true);
+    talk.wait(1_000);
+    assert!(keeper.turn(talk.now().instant).unwrap().refused.is_some(), "a part of the mark is there");
+    folder.set_full(false);
+    let before = folder.operations();
+    assert_eq!(talk.say(0, "GET gone"), "(nil)");
+    let (engine, position) = (talk.engine_shared(), talk.engine().journal().end());
+    assert!(!engine.journal().write_out(position, LogSync::EverySecond));
+    assert_eq!(folder.operations(), before, "nor does it wait for the drive");
+    keeper.turn(talk.now().instant).unwrap();
+    assert!(engine.journal().write_out(position, LogSync::EverySecond));
+    assert_eq!(recover(&folder.copy()).unwrap().0.say(0, "DBSIZE"), "0");
+}
+
+#[test]
+fn a_keeper_that_has_nothing_to_write_leaves_the_drive_alone() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    for mode in ["always", "everysec", "no"] {
+        talk.say(0, &format!("CONFIG SET appendfsync {mode}"));
+        talk.say(0, "INCR counter");
+        keeper.sync_now(talk.now().instant).unwrap();
+        for ms in [0, 2_000] {
+            talk.wait(ms);
+            keeper.turn(talk.now().instant).unwrap();
+        }
+        let before = folder.operations();
+        talk.wait(2_000);
+        keeper.turn(talk.now().instant).unwrap();
+        keeper.sync_now(talk.now().instant).unwrap();
+        assert_eq!(folder.operations(), before, "{mode}");
+    }
+}
+
+#[test]
+fn the_keeper_says_when_it_looks_again() {
+    for (mode, expected) in [
+        // The mark is written a second after the last write.
+        ("always", [Some(1_000), Some(900), None]),
+        // It looks every 100 ms while something is written, and syncs a second after the last time.
+        ("everysec", [Some(100), Some(900), None]),
+        ("no", [Some(100), None, None]),
+    ] {
+        let (mut talk, mut keeper) = recover(&MemoryFolder::default()).unwrap();
+        talk.say(0, &format!("CONFIG SET appendfsync {mode}"));
+        keeper.sync_now(talk.now().instant).unwrap();
+        talk.say(0, "SET a 1");
+        let again = [0, 100, 900].map(|ms| {
+            talk.wait(ms);
+            let now = talk.now().instant;
+            keeper.turn(now).unwrap().again.map(|again| again.saturating_since(now).as_millis())
+        });
+        assert_eq!(again, expected, "{mode}");
+    }
+}
+
+#[test]
+fn a_base_takes_the_place_of_what_was_before_it() {
+    let folder = MemoryFolder::default();
+    let (mut talk, mut keeper) = recover(&folder).unwrap();
+    talk.say(0, "SET a 1");
+    rewrite(&talk, &mut keeper, &folder).unwrap();
+    let names = folder.names();
+    let [base, rest @ ..] = &names[..] else { panic!("{names:?}") };
+    assert!(base.starts_with("base-") && rest == ["log-2", "manifest"], "{names:?}");
+    let length = u64::try_from(folder.bytes(base).len()).unwrap();
+    assert_eq!(keeper.look(|log| (log.base_bytes(), log.bytes_since_base())), (length, 0));
+    assert_eq!(recover(&folder).unwrap().0.say(0, "GET a"), "\"1\"");
+}
+
+type Run = Box<dyn FnOnce() + Send>;
+
+/// A folder in memory. Something is done while the drive is waited for the next time.
+struct SlowFolder {
+    folder: MemoryFolder,
+    meanwhile: Arc<Mutex<Option<Run>>>,
+}
+
+impl Folder for SlowFolder {
+    fn read_at(&mut self, name: &str, at: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.folder.read_at(name, at, into)
+    }
+
+    fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.folder.append(name, bytes)
+    }
+
+    fn syncer(&mut self, name: &str) -> Syncer {
+        let (sync, meanwhile) = (self.folder.syncer(name), Arc::clone(&self.meanwhile));
+        Box::new(move || {
+            let run = meanwhile.lock().unwrap().take();
+            run.into_iter().for_each(|run| run());
+            sync()
+        })
+    }
+
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.folder.replace(name, bytes)
+    }
+
+    fn others(&mut self, names: &[&str], remove: bool) -> io::Result<usize> {
+        self.folder.others(names, remove)
+    }
+}
+
+#[test]
+fn what_is_appended_while_the_drive_is_waited_for_is_not_forgotten() {
+    let (engine, woken, meanwhile) = (engine(), Arc::new(AtomicBool::new(false)), Arc::default());
+    let folder = SlowFolder { folder: MemoryFolder::default(), meanwhile: Arc::clone(&meanwhile) };
+    let (mut talk, counter) = (Talk::with(Arc::clone(&engine)), Arc::clone(&woken));
+    let wake = Box::new(move || counter.store(true, Ordering::Relaxed));
+    let (mut keeper, _) = Keeper::recover(Arc::clone(&engine), folder, ID, wake, talk.now()).unwrap();
+    talk.say(0, "CONFIG SET appendfsync everysec");
+    talk.say(0, "SET a 1");
+    keeper.turn(talk.now().instant).unwrap();
+    woken.store(false, Ordering::Relaxed);
+    talk.wait(1_000);
+    let (engine, now) = (talk.engine_shared(), talk.now().instant);
+    *meanwhile.lock().unwrap() = Some(Box::new(move || _ = Talk::with(engine).say(0, "SET b 2")) as Run);
+    let turn = keeper.turn(now).unwrap();
+    assert!(!woken.load(Ordering::Relaxed), "it looks by itself, as it said before");
+    assert_eq!(turn.again, Some(now), "at once");
+    keeper.turn(now).unwrap();
+    assert_eq!(keeper.look(|log| log.end()), talk.engine().journal().end());
 }
