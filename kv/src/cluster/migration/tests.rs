@@ -1,5 +1,6 @@
 //! Two nodes, a line between them, and voters that decide at once. Nodes die at every step, and clients write between all of them.
 
+mod course;
 mod parts;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -40,6 +41,8 @@ struct Voters {
     is_target: bool,
     epoch: u64,
     ballot: Ballot,
+    /// Until when the last leave that was used could be.
+    until: Option<ashlar_wire::time::Instant>,
 }
 
 type Shared = Arc<Mutex<Voters>>;
@@ -76,9 +79,9 @@ impl Control for Seat {
     fn order(&self, order: Order, _ticket: Ticket) -> Option<Result<(), String>> {
         let mut voters = self.voters.lock().unwrap();
         match order {
-            Order::Take { ranges, .. } if voters.ballot == Ballot::Won => {
+            Order::Take { ranges, until } if voters.ballot == Ballot::Won => {
                 assert_eq!(ranges.len(), 2);
-                (voters.is_target, voters.epoch) = (true, voters.epoch + 1);
+                (voters.is_target, voters.epoch, voters.until) = (true, voters.epoch + 1, Some(until));
             }
             Order::Take { .. } => return Some(Err("not now".to_owned())),
             Order::Renew => voters.epoch += 1,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ashlar_wire::time::Instant;
@@ -10,12 +11,13 @@ use super::super::copies::Copies;
 use super::super::hold::Hold;
 use super::super::job::{Job, Operation, Stage};
 use super::super::link::{Link, introduce};
-use super::super::{Import, Migration, Migrator, SlotTable, span_of};
-use super::{SOURCE, Shared, TARGET, map_of, node};
+use super::super::{Import, Migration, Migrator, SlotTable, Step, span_of};
+use super::{SOURCE, Shared, TARGET, map_of, node, settle};
 use crate::client::{ClientId, Mailbox};
-use crate::cluster::map::{Map, Name, SlotRange};
+use crate::cluster::map::{Map, Name, Node, Service, SlotRange};
 use crate::keyspace::Slot;
-use crate::tests::Talk;
+use crate::replicate::Upstream;
+use crate::tests::{Talk, readable};
 use crate::time::Now;
 
 fn slots(ranges: &[(u16, u16)]) -> SlotTable {
@@ -247,14 +249,15 @@ fn leave_to_take_slots_is_good_for_a_short_while_and_once() {
         assert_eq!(take(Some(10_000 - span_ms - 1), 2), refused("Leave came too late"));
         assert!(!voters.lock().unwrap().is_target);
         assert_eq!(take(Some(10_000 - span_ms), 3), (Ok(None), Stage::Success));
-        assert!(voters.lock().unwrap().is_target);
+        let is_until = |ms: i64| voters.lock().unwrap().until == Some(at(ms).instant);
+        assert!(voters.lock().unwrap().is_target && is_until(10_000 + span_ms), "the ballot may take as long again");
         assert_eq!(take(Some(10_000), 4), refused("Slots are no longer owned by source node"));
     }
 }
 
 #[test]
 fn an_import_ends_when_there_is_no_reason_for_it_any_more() {
-    let others = |change: fn(&mut Vec<crate::cluster::map::Node>)| {
+    let others = |change: fn(&mut Vec<Node>)| {
         let map = map_of(TARGET, &Shared::default());
         let mut nodes = map.nodes().to_vec();
         change(&mut nodes);
@@ -288,5 +291,113 @@ fn an_import_ends_when_there_is_no_reason_for_it_any_more() {
             assert_eq!(import.job.stage().is_under_way(), why.is_empty(), "{why}");
             assert_eq!(target.is_closed(0), !why.is_empty(), "its connection ends with it");
         }
+    }
+}
+
+#[test]
+fn an_import_that_ends_leaves_the_others() {
+    let mut target = node(TARGET, &Shared::default(), &[]);
+    let (engine, client) = (target.engine_shared(), target.session_mut(0).client().id);
+    let imports = [1, 2].map(|name| engine.begin_import(job(Operation::Import, name, at(0)), client, at(0)));
+    engine.end_import(&imports[0], at(1_000));
+    let left = engine.migration.imports();
+    assert!(left.len() == 1 && Arc::ptr_eq(&left[0], &imports[1]));
+    assert_eq!(imports.map(|import| import.job.stage()), [Stage::CleaningUp, Stage::Receiving]);
+}
+
+#[test]
+fn whoever_moves_slots_hears_of_news_and_rests_longer_while_nobody_does_anything() {
+    let source = node(SOURCE, &Shared::default(), &[]);
+    let (engine, cx) = (source.engine_shared(), Context::from_waker(Waker::noop()));
+    let mut migrator = Migrator::new(Arc::clone(&engine));
+    while migrator.poll_news(&cx).is_ready() {}
+    engine.migration.wake();
+    assert_eq!([(); 2].map(|()| migrator.poll_news(&cx)), [Poll::Ready(()), Poll::Pending]);
+    assert_eq!(migrator.next_step(at(0)), Step::Rest(Duration::from_millis(100)));
+    (0..10).for_each(|second| engine.handle_tick(at(second * 1_000)));
+    assert!(engine.is_resting());
+    assert_eq!(migrator.next_step(at(10_000)), Step::Rest(Duration::from_secs(2)));
+    assert_ne!(engine.name_migration(), engine.name_migration(), "no two migrations have the same name");
+}
+
+#[test]
+fn only_shards_with_copies_in_slots_that_another_node_owns_hide_keys() {
+    let engine = node(TARGET, &Shared::default(), &[]).engine_shared();
+    let hiding = || (0..8).filter(|number| engine.hides_in_shard(*number)).collect::<Vec<_>>();
+    assert_eq!(hiding(), [0; 0]);
+    engine.migration.copies.change(&slots(&[(5_061, 5_061), (9_000, 9_000)]), true);
+    assert_eq!(hiding(), [engine.keyspace.shard_of(slot(5_061))], "the other slot is its own");
+}
+
+/// A target to which keys of a slot came that is the source's.
+fn with_copies() -> Talk {
+    let voters = Shared::default();
+    let mut target = node(TARGET, &voters, &[]);
+    voters.lock().unwrap().is_target = true;
+    target.engine().set_map(map_of(TARGET, &voters), at(0));
+    assert_eq!(target.say(0, "SET {bar}copy 1"), "OK");
+    target.engine().note_copies(&slots(&[(5_000, 5_100)]), true, at(0));
+    target.engine().set_map(map_of(TARGET, &Shared::default()), at(0));
+    target
+}
+
+#[test]
+fn copies_go_only_from_a_primary_in_a_cluster_that_serves_and_the_import_is_over_then() {
+    let map = map_of(TARGET, &Shared::default());
+    let changed = |change: fn(&mut Node, &mut Service)| {
+        let (mut nodes, mut service) = (map.nodes().to_vec(), *map.service());
+        change(&mut nodes[1], &mut service);
+        Map::new(TARGET, nodes, service)
+    };
+    let is_down = changed(|_, service| service.is_up = false);
+    let is_replica = changed(|own, _| (own.primary, own.slots) = (Some(SOURCE), Vec::new()));
+    for (case, map, follows, goes) in [
+        ("a primary", &map, false, true),
+        ("a replica by the map", &is_replica, false, false),
+        ("a replica by its role", &map, true, false),
+        ("a cluster that is down", &is_down, false, false),
+    ] {
+        let engine = with_copies().engine_shared();
+        let import = Arc::new(job(Operation::Import, 1, at(0)));
+        engine.migration.enter(&import);
+        import.end(Stage::Failed, "", at(0));
+        let other = Arc::new(job(Operation::Export, 2, at(0)));
+        engine.migration.enter(&other);
+        other.end(Stage::Failed, "", at(0));
+        if follows {
+            engine.follow(Some(Upstream::Address { host: "10.0.0.1".into(), port: 7_001 }), at(0));
+        }
+        settle(&engine, map, at(1_000));
+        let is_there = [engine.has_keys_in(Slot::of(b"bar")), engine.migration.copies.is_any()];
+        assert_eq!(is_there, [!goes; 2], "{case}");
+        let stage = if goes { Stage::Failed } else { Stage::CleaningUp };
+        assert_eq!((import.stage(), other.stage()), (stage, Stage::Failed), "{case}");
+    }
+}
+
+#[test]
+fn subscribers_hear_of_keys_that_went_to_another_node_and_of_no_other_copies() {
+    let (export, import) = (Operation::Export, Operation::Import);
+    for (events, way, range, outcome, is_heard) in [
+        ("Eg", export, (5_000, 5_100), Stage::Success, true),
+        ("E$", export, (5_000, 5_100), Stage::Success, false),
+        ("Eg", export, (9_000, 9_100), Stage::Success, false),
+        ("Eg", export, (5_000, 5_100), Stage::Failed, false),
+        ("Eg", import, (5_000, 5_100), Stage::Success, false),
+        ("Eg", import, (5_000, 5_100), Stage::Failed, false),
+    ] {
+        let mut target = with_copies();
+        let engine = target.engine_shared();
+        engine.configure("notify-keyspace-events", events).unwrap();
+        target.join();
+        target.say(1, "SUBSCRIBE __keyevent@0__:del");
+        let ranges = vec![SlotRange::new(range.0, range.1).unwrap()];
+        let job = Arc::new(Job::new(way, Name::new([1; 20]), ranges, (TARGET, SOURCE), at(0)));
+        engine.migration.enter(&job);
+        job.end(outcome, "", at(0));
+        settle(&engine, &map_of(TARGET, &Shared::default()), at(0));
+        assert!(!engine.has_keys_in(Slot::of(b"bar")));
+        let heard = readable(&target.mail(1));
+        assert_eq!(heard.contains("{bar}copy"), is_heard, "{events} {way:?} {range:?} {outcome:?}: {heard}");
     }
 }
