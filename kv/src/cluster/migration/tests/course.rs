@@ -3,6 +3,7 @@
 use super::super::{Migrator, Step};
 use super::{SOURCE, STEPS_MAX, World, map_of};
 use crate::cluster::map::{Map, SlotRange};
+use crate::persist::journal::{Readers, Written, encode_request};
 
 /// Some more than a piece and all that one look into a slot may add to it.
 const PIECE_BYTES_MAX: usize = 16 << 10;
@@ -58,6 +59,56 @@ fn writes_are_held_only_once_so_little_is_left_as_is_configured() {
         world.finish();
         assert_eq!(world.state(), "success ", "{limit}");
         assert_eq!(world.voters.lock().unwrap().epoch, 1, "only the target has claimed anything");
+    }
+}
+
+/// All slots that go have been copied, and that of `{g}` stays.
+#[test]
+fn what_commands_do_to_slots_that_were_copied_is_passed_on() {
+    let request = |line: &str| {
+        let (words, mut bytes) = (line.split(' ').collect::<Vec<_>>(), Vec::new());
+        encode_request(words.iter().map(|word| word.as_bytes()), &mut bytes);
+        bytes
+    };
+    let (set, two) = ("SET {bar}key value", "MSET {bar}a 1 {b}b 2");
+    // More may wait than any piece of the copy has.
+    let long = format!("SET {{bar}}key {}", "x".repeat(100_000));
+    let len = [&request("SELECT 1")[..], &request(&long)].concat().len();
+    let too_much = "More was written to the slots than client-output-buffer-limit lets wait for a replica";
+    for (readers, line, bytes_max, expected) in [
+        (Readers::All, set, 0, Ok(true)),
+        (Readers::All, &long, 0, Ok(true)),
+        (Readers::All, &long, len, Ok(true)),
+        (Readers::All, &long, len - 1, Err(too_much)),
+        (Readers::All, &long, len / 2, Err(too_much)),
+        (Readers::Replicas, set, 0, Ok(false)),
+        (Readers::All, "SET {g}key value", 0, Ok(false)),
+        (Readers::All, two, 0, Ok(true)),
+        (Readers::All, "MSET {bar}a 1 {g}b 2", 0, Err("A command wrote to several slots")),
+        (Readers::All, "FLUSHALL", 0, Err("Data was flushed")),
+        (Readers::All, "FLUSHDB", 0, Err("Data was flushed")),
+        (Readers::All, "SWAPDB 0 1", 0, Err("Data was flushed")),
+        (Readers::All, "NONSENSE", 0, Err("what a command did cannot be told")),
+    ] {
+        let mut world = World::new();
+        let limit = format!("replica {bytes_max} 0 0");
+        world.source.engine().configure("client-output-buffer-limit", &limit).unwrap();
+        world.step_until("changes follow", |world| world.state().starts_with("replicating"));
+        let words: Vec<&str> = line.split(' ').collect();
+        let mut written = Written::default();
+        written.push_for(readers, 1, words.iter().map(|word| word.as_bytes()));
+        world.source.engine().tell_migration(&written);
+        assert_eq!(world.step(), "receive", "the end of the copy has been sent");
+        let now = world.source.now();
+        let step = world.migrator.next_step(now);
+        match expected {
+            Ok(is_passed_on) => {
+                let Step::Send(bytes) = step else { panic!("{line}: {step:?}") };
+                let wanted = [request("SELECT 1"), request(line)].concat();
+                assert_eq!(bytes.starts_with(&wanted), is_passed_on, "{line}");
+            }
+            Err(why) => assert_eq!(world.state(), format!("failed {why}"), "{line}"),
+        }
     }
 }
 
