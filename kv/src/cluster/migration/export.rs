@@ -232,7 +232,8 @@ impl Export {
                 self.phase = Phase::Renewal(format!("The target has refused: -{text}"), Renewal::default());
             }
             Phase::Granted => self.phase = Phase::Taken,
-            Phase::Doubt { .. } if *is_refusal || self.link.owed() > 0 => {}
+            Phase::Doubt { ask_at, .. } if *is_refusal => *ask_at = now.instant + ASK_AGAIN,
+            Phase::Doubt { .. } if self.link.owed() > 0 => {}
             Phase::Doubt { ask_at, .. } => match text.as_str() {
                 "taken" => self.phase = Phase::Taken,
                 "never" => {

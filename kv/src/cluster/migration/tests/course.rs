@@ -181,6 +181,26 @@ fn a_target_that_has_called_its_import_off_is_believed_at_once() {
 }
 
 #[test]
+fn a_target_that_refuses_to_tell_is_asked_twice_a_second() {
+    let mut world = World::new();
+    world.give_leave();
+    world.hang_up();
+    let began = world.source.now().unix_ms();
+    let mut dials = 0;
+    for _ in 0..STEPS_MAX {
+        if world.source.now().unix_ms() - began >= 5_000 {
+            break;
+        }
+        world.came = b"-LOADING it reads its data\r\n".to_vec();
+        dials += usize::from(world.step() == "dial");
+    }
+    assert!((8..=10).contains(&dials), "{dials} dials in five seconds");
+    world.came.clear();
+    world.hang_up();
+    world.finish();
+}
+
+#[test]
 fn a_target_that_took_the_slots_and_is_not_heard_of_for_long_has_them() {
     let mut world = World::new();
     world.give_leave();
