@@ -276,3 +276,22 @@ fn a_client_that_leaves_while_nothing_can_be_decided_leaves_the_volume_to_others
     let read = || Command::new("qemu-io").args(["-f", "raw", "-c", "read -P 1 0 64k", &at(2)]).output();
     until("the volume to be free", || read().is_ok_and(|read| read.status.success()));
 }
+
+#[test]
+fn a_server_lists_what_it_knew_last_and_nothing_before_it_knows() {
+    let disks = Disks::new();
+    let at = |server: u16| format!("127.0.0.1:{}", disks.port + server);
+    let list = || run(&["volume", "list", "--addr", &at(2), "--data", &disks.data], &[]);
+    let pid = |server| super::process::status(&at(server)).map(|status| status.pid);
+    let [first, second, third] = [0, 1, 2].map(|server| pid(server).expect("it answers"));
+    let signal_others = |signal| [first, second].iter().for_each(|pid| super::process::signal(*pid, signal));
+    until("the volume to be known", || list().out.contains("demo"));
+    signal_others("STOP");
+    assert!(list().out.contains("demo"), "cut off, it tells what it knew last");
+    disks.kill(2);
+    until("another process", || pid(2).is_some_and(|pid| pid != third));
+    let early = list();
+    signal_others("CONT");
+    assert!(early.code != Some(0) && early.err.contains("does not know yet"), "{} {}", early.out, early.err);
+    until("the volume to be known again", || list().out.contains("demo"));
+}

@@ -14,6 +14,7 @@ use ashlar_wire::id::{DriveId, ServerId};
 
 use super::context::{Begun, CatalogContext, Place};
 use super::reports::{Report, ReportError};
+use crate::together;
 
 /// Between two tries to register a drive, or to bring a report to the leader.
 const RETRY: Duration = Duration::from_millis(300);
@@ -108,6 +109,19 @@ impl CatalogHandle {
         let catalog = self.catalog().await?;
         let is_answered = self.0.catching_up.ask(|| async { catalog.catch_up().await.is_ok() }).await;
         if is_answered { Ok(()) } else { Err(Error::Unknown) }
+    }
+
+    /// The state with all that was decided before this was asked; where nobody says before `late` how far that is, the state as this server
+    /// knew it last. Dropping the future is safe.
+    ///
+    /// # Errors
+    /// The server has not [caught up](Self::is_caught_up) since it started. A retry is safe.
+    pub async fn recent_state(&self, late: impl Future<Output = ()>) -> Result<Arc<State>, Error> {
+        let asked = together::first(self.catch_up(), late).await;
+        match self.state_now().filter(|_| self.is_caught_up() || matches!(asked, Some(Ok(())))) {
+            Some(state) => Ok(state),
+            None => Err(asked.and_then(Result::err).unwrap_or(Error::Unknown)),
+        }
     }
 
     /// Waits for a version after `version`, and tells what has happened. Dropping the future is safe.

@@ -2,7 +2,11 @@
 //!
 //! `GET /v1/catalog` and `GET /v1/catalog/export`. The text has sealed keys and passwords' hashes, so it needs the admin token.
 
+use core::time::Duration;
+use std::sync::Arc;
+
 use ashlar_catalog::raft::catalog::CatalogStatus;
+use ashlar_catalog::state::State;
 use ashlar_node::catalog::CatalogHandle;
 use ashlar_wire::id::ServerId;
 use http_body_util::Full;
@@ -12,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Front;
 use super::routes::{json, refuse, with_type};
+use crate::os::clock;
 
 /// How the catalog stands, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +54,17 @@ impl From<CatalogStatus> for CatalogView {
 
 fn handle(front: &Front) -> Option<CatalogHandle> {
     front.drives.as_ref().map(|drives| drives.volumes.catalog().clone())
+}
+
+/// How long it is asked what was decided last, before this server tells what it knew before.
+const ASK_MAX: Duration = Duration::from_secs(2);
+
+/// What the catalog says now, for people who ask at any server.
+pub(super) async fn state(catalog: &CatalogHandle) -> Result<Arc<State>, Response<Full<Bytes>>> {
+    let text =
+        "this server has started and does not know yet what was decided meanwhile: ask again, or ask another server";
+    let refusal = |_| refuse(StatusCode::SERVICE_UNAVAILABLE, "catalog_unavailable", text);
+    catalog.recent_state(clock::sleep(ASK_MAX)).await.map_err(refusal)
 }
 
 fn absent(front: &Front) -> Response<Full<Bytes>> {

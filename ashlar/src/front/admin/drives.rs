@@ -16,8 +16,8 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::Front;
 use super::routes::{insists, json, refuse, wrong_query};
+use super::{Front, catalog};
 
 /// A drive that leaves, as the admin API answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,9 +68,9 @@ pub struct DriveView {
 /// The drives of all servers.
 pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
     let Some(drives) = front.drives.as_ref() else { return no_drives() };
-    let state = match drives.volumes.catalog().state().await {
+    let state = match catalog::state(drives.volumes.catalog()).await {
         Ok(state) => state,
-        Err(error) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.to_string()),
+        Err(refusal) => return refusal,
     };
     let known: Vec<&Drive> = state.drives().collect();
     let servers: BTreeSet<ServerId> = known.iter().map(|drive| drive.server).collect();

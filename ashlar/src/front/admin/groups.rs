@@ -12,8 +12,8 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::Front;
 use super::routes::{json, refuse};
+use super::{Front, catalog};
 
 /// A placement group, as the admin API shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,11 +64,9 @@ pub(super) async fn list(front: &Front) -> Response<Full<Bytes>> {
     let Some(drives) = front.drives.as_ref() else {
         return refuse(StatusCode::CONFLICT, "no_drives", "this server has no drive: ask one that has");
     };
-    let state = match drives.volumes.catalog().state().await {
-        Ok(state) => state,
-        Err(error) => return refuse(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &error.to_string()),
-    };
-    json(StatusCode::OK, &views(&state))
+    catalog::state(drives.volumes.catalog())
+        .await
+        .map_or_else(|refusal| refusal, |state| json(StatusCode::OK, &views(&state)))
 }
 
 /// All of them, as the catalog has them.

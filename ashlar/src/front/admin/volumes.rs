@@ -25,8 +25,8 @@ use hyper::body::Bytes;
 use hyper::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
-use super::Front;
 use super::routes::{insists, json, refuse};
+use super::{Front, catalog};
 use crate::os::runtime::OsRuntime;
 use crate::os::{clock, random};
 
@@ -113,12 +113,8 @@ fn services(front: &Front) -> Result<&Volumes, Box<Answer>> {
 /// Lists all volumes.
 pub(super) async fn list(front: &Front) -> Answer {
     let listed = async {
-        let state = services(front)
-            .map_err(|refusal| *refusal)?
-            .catalog()
-            .state()
-            .await
-            .map_err(|error| unavailable(&error))?;
+        let volumes = services(front).map_err(|refusal| *refusal)?;
+        let state = catalog::state(volumes.catalog()).await?;
         Ok(json(StatusCode::OK, &state.volumes().map(VolumeView::from).collect::<Vec<_>>()))
     };
     listed.await.unwrap_or_else(|refusal| refusal)
