@@ -420,7 +420,7 @@ impl Case for KvCase {
 
     fn wind_down(&mut self) {
         lock(&self.shared).is_over = true;
-        for (server, after) in leave_times(self.lives.keys().copied()) {
+        for (server, after) in leave_times(&self.control, self.lives.keys().copied()) {
             self.drain_after(server, after);
         }
         self.is_stopping = true;

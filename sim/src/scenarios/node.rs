@@ -223,7 +223,7 @@ impl Case for NodeCase {
     }
 
     fn wind_down(&mut self) {
-        for (server, after) in leave_times(self.lives.keys().copied()) {
+        for (server, after) in leave_times(&self.control, self.lives.keys().copied()) {
             self.drain_after(server, after);
         }
         self.is_stopping = true;

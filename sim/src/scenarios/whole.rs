@@ -10,7 +10,7 @@ use ashlar_node::membership::view::BusStatus;
 use ashlar_wire::id::ServerId;
 
 use super::node::address;
-use crate::world::{ServerNo, SimRuntime};
+use crate::world::{Control, ServerNo, SimRuntime};
 
 /// How often it is looked how the bus stands.
 const LOOK: Duration = Duration::from_millis(100);
@@ -61,9 +61,13 @@ impl Seen {
 /// up.
 const STAY: Duration = Duration::from_secs(11);
 
+/// In how many of a million runs they do; in the others all leave at once.
+const STAY_PPM: u32 = 125_000;
+
 /// When each of `servers` begins to leave.
-pub(super) fn leave_times(servers: impl Iterator<Item = ServerNo>) -> Vec<(ServerNo, Duration)> {
-    servers.zip(core::iter::once(Duration::ZERO).chain(core::iter::repeat(STAY))).collect()
+pub(super) fn leave_times(control: &Control, servers: impl Iterator<Item = ServerNo>) -> Vec<(ServerNo, Duration)> {
+    let later = if control.rng("leave", 0).chance(STAY_PPM) { STAY } else { Duration::ZERO };
+    servers.zip(core::iter::once(Duration::ZERO).chain(core::iter::repeat(later))).collect()
 }
 
 /// Which lives have left in order, and the peers with whom something had not ended.
