@@ -52,6 +52,11 @@ impl Identity {
         self.histories().clone()
     }
 
+    /// What the history up to a position is called as well.
+    pub(crate) fn other_name(&self, position: u64) -> Option<String> {
+        self.histories().second.as_ref().filter(|(_, end)| *end == position).map(|(name, _)| name.clone())
+    }
+
     /// A new history begins, named by chance.
     pub(crate) fn change_history(&self, draws: [u64; 2]) {
         self.set_history(name_by_chance(draws));

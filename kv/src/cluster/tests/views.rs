@@ -375,9 +375,50 @@ fn only_a_primary_that_says_so_contains_the_data_of_who_follows_it() {
         follower.handle_bytes(b"+PONG\r\n", now);
         let introduced = send();
         assert!(introduced.contains("ASHLAR-HAS") && introduced.contains(&history), "{introduced}");
-        follower.handle_bytes(format!("{to_port}\r\n+ASYNC\r\n{to_contents}\r\n+OK\r\n+OK\r\n").as_bytes(), now);
+        // Of the name that its data have had since they were restored the primary knows nothing.
+        let answers = format!("{to_port}\r\n+ASYNC\r\n{to_contents}\r\n+NO\r\n+OK\r\n+OK\r\n");
+        follower.handle_bytes(answers.as_bytes(), now);
         assert!(send().contains("PSYNC"));
         follower.handle_bytes(format!("+FULLRESYNC {} 5\r\n", "cd".repeat(20)).as_bytes(), now);
         assert_eq!(engine.aside().next(), is_kept, "{to_port} {to_contents}");
+    }
+}
+
+/// Its successor may have copied its data under the name that they had while it was primary, though nothing was written then.
+#[test]
+fn who_was_primary_for_a_while_goes_on_under_either_name_of_its_history() {
+    for (answers, goes_on_as) in [(["+YES", "+NO"], 0), (["+NO", "+YES"], 1), (["+YES", "+YES"], 0)] {
+        let (mut talk, _) = talk(ONE);
+        let client = talk.join();
+        talk.say(client, "SET bar 1");
+        let (engine, now, before) = (talk.engine_shared(), talk.now(), "ab".repeat(20));
+        engine.restore_point(&Point { history: before.clone(), position: 1_000, database: None }, now);
+        let upstream = || Some(Upstream::Address { host: "10.0.0.9".into(), port: 7_009 });
+        engine.follow(upstream(), now);
+        engine.follow(None, now);
+        let meanwhile = engine.identity.history();
+        engine.follow(upstream(), now);
+        let follower = Follower::new(Arc::clone(&engine));
+        let send = || {
+            let mut sent = Vec::new();
+            while let Step::Send(bytes) = follower.next_step(now) {
+                sent.extend(bytes);
+            }
+            String::from_utf8(sent).unwrap()
+        };
+        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
+        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
+        send();
+        follower.handle_bytes(b"+PONG\r\n", now);
+        let introduced = send();
+        assert!(introduced.find(&before) < introduced.find(&meanwhile), "{introduced}");
+        let [first, second] = answers;
+        follower.handle_bytes(format!("+OK\r\n+ASYNC\r\n{first}\r\n{second}\r\n+OK\r\n+OK\r\n").as_bytes(), now);
+        let asked = send();
+        let name = [&before, &meanwhile][goes_on_as];
+        assert!(asked.contains(&format!("PSYNC\r\n$40\r\n{name}\r\n$4\r\n1001\r\n")), "{asked}");
+        let now_called = "cd".repeat(20);
+        follower.handle_bytes(format!("+CONTINUE {now_called}\r\n").as_bytes(), now);
+        assert_eq!((engine.identity.history(), engine.aside().next()), (now_called, false));
     }
 }

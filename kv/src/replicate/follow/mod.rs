@@ -245,12 +245,14 @@ impl Follower {
         let own_port = settings.port();
         let replication = &settings.replication;
         let is_proved = engine.upstream().is_some_and(|upstream| upstream.proves_us());
+        let point = engine.replication.point(&engine.identity);
         let opening = Opening {
             password: if is_proved { Vec::new() } else { replication.password.clone() },
             user: replication.user.clone(),
             port: if replication.announced_port == 0 { own_port } else { replication.announced_port },
             address: replication.announced_address.clone(),
-            has: engine.replication.point(&engine.identity).map(|point| (point.history, point.position)),
+            has_also: point.as_ref().and_then(|point| engine.identity.other_name(point.position)),
+            has: point.map(|point| (point.history, point.position)),
             proves: engine.cluster().and_then(|_| engine.data_point()),
             hands_over: engine.is_handing_over(),
             membership: engine.map().map(|map| Membership {

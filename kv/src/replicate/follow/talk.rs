@@ -28,6 +28,8 @@ pub(super) struct Opening {
     pub(super) address: String,
     /// The history and the position that we have.
     pub(super) has: Option<(String, u64)>,
+    /// Another name of that history up to that position: a primary that has its data from a time of that name knows no other.
+    pub(super) has_also: Option<String>,
     /// The point that the data here are at, if this node is one of a cluster: the primary is asked whether it contains them.
     pub(super) proves: Option<(String, u64)>,
     /// The other is to become a primary.
@@ -105,6 +107,23 @@ enum About {
     Mandate,
     /// Whether it contains our data.
     Contents,
+    /// Whether it contains them under the other name of their history.
+    ContentsAlso,
+}
+
+impl About {
+    const fn is_of_contents(self) -> bool {
+        matches!(self, Self::Contents | Self::ContentsAlso)
+    }
+}
+
+impl Opening {
+    /// The primary knows what we have by its other name, unless it has said before that it knows it by the first.
+    fn go_by_other_name(&mut self) {
+        if let Some(((name, _), also)) = self.has.as_mut().zip(self.has_also.take()) {
+            *name = also;
+        }
+    }
 }
 
 /// How the end of a dump is found.
@@ -214,10 +233,16 @@ impl Talk {
                     let mandate = read_mandate(line)?;
                     return Ok(Some(mandate.map_or_else(|| Heard::NoMandate(line.to_vec()), Heard::Mandate)));
                 }
-                if left.is_empty() {
+                let contained = about.filter(|about| line == b"+YES" && about.is_of_contents());
+                match contained {
+                    Some(About::Contents) => self.opening.has_also = None,
+                    Some(_) => self.opening.go_by_other_name(),
+                    None => {}
+                }
+                if matches!(&self.phase, Phase::Introducing(left) if left.is_empty()) {
                     self.ask();
                 }
-                Ok((about == Some(About::Contents) && line == b"+YES").then_some(Heard::Contains))
+                Ok(contained.map(|_| Heard::Contains))
             }
             Phase::Asking => self.handle_answer(line),
             Phase::Head => self.handle_head(line),
@@ -257,6 +282,10 @@ impl Talk {
             let (history, position) = (history.clone(), position.to_string());
             self.say(&[b"REPLCONF", b"ASHLAR-HAS", history.as_bytes(), b"POSITION", position.as_bytes()]);
             left.push_back(About::Contents);
+            if let Some(also) = self.opening.has_also.clone() {
+                self.say(&[b"REPLCONF", b"ASHLAR-HAS", also.as_bytes(), b"POSITION", position.as_bytes()]);
+                left.push_back(About::ContentsAlso);
+            }
         }
         self.say(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]);
         self.say(&[b"REPLCONF", b"version", VERSION]);

@@ -26,7 +26,7 @@ pub(super) fn look(engine: &Engine, files: &Files) {
                 tracing::warn!(
                     copies = copies.len(),
                     last = last.file,
-                    "data that a new primary may have lacked are kept aside here: see `Diverged copies` in docs/operating.md"
+                    "data that a new primary may have lacked are kept aside here: see `Diverged copies` in docs/operating/kv-cluster.md"
                 );
             }
             engine.aside().note_copies(copies);
@@ -50,7 +50,7 @@ pub(super) fn keep(engine: &Arc<Engine>, files: &Files, is_given_up: &dyn Fn() -
         file,
         keys,
         directory = files.directory,
-        "the data of this node were kept aside, and those of the new primary replace them: see `Diverged copies` in docs/operating.md"
+        "the data of this node were kept aside, and those of the new primary replace them: see `Diverged copies` in docs/operating/kv-cluster.md"
     );
     let all = copies(directory).map_err(|error| error.to_string())?;
     let beyond = all.len().saturating_sub(engine.diverged_copies_max().max(1));
