@@ -5,10 +5,12 @@ Usage: objects.py READY    READY is the file with the line that `ashlar up --jso
 
 import concurrent.futures
 import hashlib
+import http.client
 import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -515,6 +517,35 @@ def woken(s3):
     refused("InvalidAccessKeyId", sleeper.list_buckets)
 
 
+def stopped_in_order(s3):
+    """A server that is stopped answers the upload that has begun, and takes nothing new meanwhile."""
+    body = os.urandom(1 << 20)
+    server = len(ENDPOINTS) - 1
+    host, port = ENDPOINTS[server].removeprefix("http://").rsplit(":", 1)
+    parameters = {"Bucket": "begun", "Key": "begun"}
+    s3.create_bucket(Bucket="begun")
+    url = client(ENDPOINTS[server]).generate_presigned_url("put_object", Params=parameters, HttpMethod="PUT")
+    upload = http.client.HTTPConnection(host, int(port), timeout=60)
+    upload.putrequest("PUT", url.removeprefix(ENDPOINTS[server]), skip_accept_encoding=True)
+    upload.putheader("Content-Length", str(len(body)))
+    upload.endheaders(body[: len(body) // 2])
+    # What was sent has been taken when another request is answered.
+    client(ENDPOINTS[server]).list_buckets()
+    os.kill(pid(server), signal.SIGTERM)
+    for _ in range(1000):
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            break
+        time.sleep(0.02)
+    else:
+        raise AssertionError("it still takes connections")
+    upload.send(body[len(body) // 2 :])
+    answer = upload.getresponse()
+    assert answer.status == 200, f"{answer.status} {answer.read()}"
+    assert s3.get_object(Bucket="begun", Key="begun")["Body"].read() == body
+
+
 def root_key_replaced(s3):
     """Run last: S3 has the new key afterwards."""
     S3.update(admin("PUT", "/v1/s3/key"))
@@ -535,6 +566,8 @@ def main():
     print(f"boto3 {boto3.__version__}: {encrypted_after_kills.__name__}", flush=True)
     woken(s3)
     print(f"boto3 {boto3.__version__}: {woken.__name__}", flush=True)
+    stopped_in_order(s3)
+    print(f"boto3 {boto3.__version__}: {stopped_in_order.__name__}", flush=True)
     root_key_replaced(s3)
     print(f"boto3 {boto3.__version__}: {root_key_replaced.__name__}", flush=True)
 

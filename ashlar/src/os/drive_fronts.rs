@@ -13,16 +13,19 @@ use ashlar_wire::secret::Secret;
 use rustls::ServerConfig;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::disks::Disks;
-use super::random;
 use super::runtime::OsRuntime;
 use super::sockets::{self, Listen};
+use super::{clock, random};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::front::{nbd, s3};
 
 const NBD: Listen = Listen { port_flags: "--nbd-port (0 for none)", ..Listen::SERVER };
+/// How long a server that stops answers what clients have asked for.
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
 /// How long S3 clients wait for the keys to be known; then they are refused as long as that lasts.
 const KEYS_MAX: Duration = Duration::from_secs(10);
 const KEYS_LOOK: Duration = Duration::from_millis(20);
@@ -46,24 +49,42 @@ impl DriveFronts {
         Ok(Self { nbd: nbd.transpose()?.unwrap_or_default(), s3: s3.transpose()?.unwrap_or_default() })
     }
 
-    /// Serves until told to stop.
-    pub(super) fn serve(
-        self,
-        workers: &[Handle],
-        disks: Option<&Disks>,
-        tls: Arc<ServerConfig>,
-        stopped: &watch::Receiver<bool>,
-    ) {
-        let Some(disks) = disks else { return };
+    /// Serves clients until they are told that the server stops.
+    pub(super) fn serve(self, workers: &[Handle], disks: Option<&Disks>, tls: Arc<ServerConfig>) -> DriveClients {
+        let (stop, stopped) = watch::channel(false);
+        let mut clients = DriveClients { stop, fronts: Vec::new() };
+        let Some(disks) = disks else { return clients };
         for (listener, worker) in self.nbd.into_iter().zip(workers) {
-            worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone()));
+            clients.fronts.push(worker.spawn(serve_nbd(listener, disks.volumes.clone(), stopped.clone())));
         }
-        let Some(objects) = disks.objects.clone() else { return };
+        let Some(objects) = disks.objects.clone() else { return clients };
         let keys = Arc::new(CatalogKeys(objects.clone()));
         let s3 = S3Service::new(objects.api(), keys.clone(), keys.clone(), S3Settings::default());
         let front = Arc::new(s3::S3Front::new(s3, Some(tls), disks.accounting.clone()));
         for (listener, worker) in self.s3.into_iter().zip(workers) {
-            worker.spawn(serve_s3(front.clone(), keys.clone(), listener, stopped.clone()));
+            clients.fronts.push(worker.spawn(serve_s3(front.clone(), keys.clone(), listener, stopped.clone())));
+        }
+        clients
+    }
+}
+
+/// Clients of disks and objects that are served.
+pub(super) struct DriveClients {
+    stop: watch::Sender<bool>,
+    fronts: Vec<JoinHandle<()>>,
+}
+
+impl DriveClients {
+    /// Takes nothing new, and waits until all that was asked is answered.
+    pub(super) async fn end(self) {
+        self.stop.send_replace(true);
+        let answered = async {
+            for front in self.fronts {
+                front.await.ok();
+            }
+        };
+        if clock::within(ANSWERS_MAX, answered).await.is_none() {
+            tracing::warn!("requests for disks or objects take longer than 10 s: they are cut");
         }
     }
 }

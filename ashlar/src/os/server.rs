@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::datadir::{self, DataDir, Opening};
 use super::disks::Disks;
-use super::drive_fronts::DriveFronts;
+use super::drive_fronts::{DriveClients, DriveFronts};
 use super::kv::doors::{Doors, TlsDoor};
 use super::kv::store::Store;
 use super::kv::{self, Serving};
@@ -147,7 +147,7 @@ pub(super) fn run_with(
         ));
         let (stop, stopped) = watch::channel(false);
         disks.iter().for_each(|disks| disks.register(&node));
-        drive_fronts.serve(&workers.handles, disks.as_ref(), tls, &stopped);
+        let clients = drive_fronts.serve(&workers.handles, disks.as_ref(), tls);
         for (listener, worker) in listeners.into_iter().zip(&workers.handles) {
             worker.spawn(serve(front.clone(), listener, stopped.clone()));
         }
@@ -159,11 +159,7 @@ pub(super) fn run_with(
         }
         let result = live(config, &node, &mut stopping, kv.as_ref()).await;
         stopping.exit_at_next();
-        if result.is_ok() {
-            node.say_goodbye().await;
-        }
-        // Health is answered until the end: whoever balances load has to see that this server goes.
-        node.drain().await;
+        finish(&node, clients, result.is_ok()).await;
         stop.send_replace(true);
         result
     });
@@ -172,6 +168,17 @@ pub(super) fn run_with(
     workers.stop();
     tracing::info!("server stopped");
     result.and(kept)
+}
+
+/// Answers what is under way, and parts from the other servers, if it has joined them. Health is answered until the end: whoever balances
+/// load has to see that this server goes.
+async fn finish(node: &Node<OsRuntime>, clients: DriveClients, has_joined: bool) {
+    // While other servers still answer this one.
+    clients.end().await;
+    if has_joined {
+        node.say_goodbye().await;
+    }
+    node.drain().await;
 }
 
 /// Admits clients of engines at once where the server remembers nobody, and so no owner of slots who may be another by now.

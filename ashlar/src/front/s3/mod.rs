@@ -71,7 +71,7 @@ const DISCARDED_BYTES_MAX: u64 = 1 << 20;
 const DISCARD_MAX: Duration = Duration::from_secs(2);
 
 /// How long requests may go on after the front was told to stop.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
+const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -154,14 +154,18 @@ impl S3Front {
         Ok(())
     }
 
-    async fn converse(self: Arc<Self>, stream: TcpStream, from: SocketAddr, stop: watch::Receiver<bool>) {
+    async fn converse(self: Arc<Self>, stream: TcpStream, from: SocketAddr, mut stop: watch::Receiver<bool>) {
         // Small answers at once; an error means that the connection is gone, which shows below.
         stream.set_nodelay(true).ok();
         let Some(config) = &self.tls else {
             return self.speak_http(stream, Peer { from, is_encrypted: false }, stop).await;
         };
         let mut first = [0];
-        let Some(Ok(1)) = clock::within(HANDSHAKE_MAX, stream.peek(&mut first)).await else { return };
+        let peeked = tokio::select! {
+            peeked = clock::within(HANDSHAKE_MAX, stream.peek(&mut first)) => peeked,
+            _ = stop.wait_for(|&stop| stop) => None,
+        };
+        let Some(Ok(1)) = peeked else { return };
         if first[0] != tls::FIRST_BYTE {
             return self.speak_http(stream, Peer { from, is_encrypted: false }, stop).await;
         }
