@@ -13,6 +13,7 @@ use crate::keyspace::Slot;
 use crate::replicate::quorum::TakeOver;
 use crate::replicate::{Follower, Point, Step, Upstream};
 use crate::tests::{Talk, check_with};
+use crate::time::Now;
 
 const LOST: Name = Name::new([0x44; 20]);
 
@@ -351,6 +352,24 @@ fn who_waits_to_take_over_its_own_shard_sends_clients_to_others() {
     assert_eq!(talk.say(0, "GET foo"), "(error) MOVED 12182 10.0.0.1:7002");
 }
 
+/// What a follower has to say now.
+fn sent(follower: &Follower, now: Now) -> String {
+    let mut sent = Vec::new();
+    while let Step::Send(bytes) = follower.next_step(now) {
+        sent.extend(bytes);
+    }
+    String::from_utf8(sent).unwrap()
+}
+
+/// How a follower introduces itself to a primary that answers.
+fn introduction(follower: &Follower, now: Now) -> String {
+    assert!(matches!(follower.next_step(now), Step::Dial { .. }));
+    follower.handle_connected(Talk::link("127.0.0.1:1"), now);
+    sent(follower, now);
+    follower.handle_bytes(b"+PONG\r\n", now);
+    sent(follower, now)
+}
+
 /// Data that the primary may lack are kept aside before its dump replaces them.
 #[test]
 fn only_a_primary_that_says_so_contains_the_data_of_who_follows_it() {
@@ -362,23 +381,12 @@ fn only_a_primary_that_says_so_contains_the_data_of_who_follows_it() {
         engine.restore_point(&Point { history: history.clone(), position: 1_000, database: None }, now);
         engine.follow(Some(Upstream::Address { host: "10.0.0.9".into(), port: 7_009 }), now);
         let follower = Follower::new(Arc::clone(&engine));
-        let send = || {
-            let mut sent = Vec::new();
-            while let Step::Send(bytes) = follower.next_step(now) {
-                sent.extend(bytes);
-            }
-            String::from_utf8(sent).unwrap()
-        };
-        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
-        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
-        send();
-        follower.handle_bytes(b"+PONG\r\n", now);
-        let introduced = send();
+        let introduced = introduction(&follower, now);
         assert!(introduced.contains("ASHLAR-HAS") && introduced.contains(&history), "{introduced}");
         // Of the name that its data have had since they were restored the primary knows nothing.
         let answers = format!("{to_port}\r\n+ASYNC\r\n{to_contents}\r\n+NO\r\n+OK\r\n+OK\r\n");
         follower.handle_bytes(answers.as_bytes(), now);
-        assert!(send().contains("PSYNC"));
+        assert!(sent(&follower, now).contains("PSYNC"));
         follower.handle_bytes(format!("+FULLRESYNC {} 5\r\n", "cd".repeat(20)).as_bytes(), now);
         assert_eq!(engine.aside().next(), is_kept, "{to_port} {to_contents}");
     }
@@ -399,22 +407,11 @@ fn who_was_primary_for_a_while_goes_on_under_either_name_of_its_history() {
         let meanwhile = engine.identity.history();
         engine.follow(upstream(), now);
         let follower = Follower::new(Arc::clone(&engine));
-        let send = || {
-            let mut sent = Vec::new();
-            while let Step::Send(bytes) = follower.next_step(now) {
-                sent.extend(bytes);
-            }
-            String::from_utf8(sent).unwrap()
-        };
-        assert!(matches!(follower.next_step(now), Step::Dial { .. }));
-        follower.handle_connected(Talk::link("127.0.0.1:1"), now);
-        send();
-        follower.handle_bytes(b"+PONG\r\n", now);
-        let introduced = send();
+        let introduced = introduction(&follower, now);
         assert!(introduced.find(&before) < introduced.find(&meanwhile), "{introduced}");
         let [first, second] = answers;
         follower.handle_bytes(format!("+OK\r\n+ASYNC\r\n{first}\r\n{second}\r\n+OK\r\n+OK\r\n").as_bytes(), now);
-        let asked = send();
+        let asked = sent(&follower, now);
         let name = [&before, &meanwhile][goes_on_as];
         assert!(asked.contains(&format!("PSYNC\r\n$40\r\n{name}\r\n$4\r\n1001\r\n")), "{asked}");
         let now_called = "cd".repeat(20);
