@@ -471,6 +471,9 @@ impl Bus {
         let writable = ready && self.standing.matched && stands;
         if core::mem::replace(&mut self.standing.writable, writable) != writable {
             self.event(Event::ConfirmedChanged { confirmed: writable });
+            if writable {
+                self.advance_handovers(now);
+            }
         }
     }
 

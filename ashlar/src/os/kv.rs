@@ -57,6 +57,9 @@ const TICK_AT_REST: Duration = Duration::from_secs(1);
 const HAND_OUT_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks whether they have it.
 const HAND_OUT_LOOK: Duration = Duration::from_millis(5);
+/// What a person reads while a stop waits for a command that began before it.
+const STILL_RUNS: &str = "a script or another command does not end, and the stop waits for it: `SCRIPT KILL` or `FUNCTION KILL` at the \
+                          engine's port ends a script that has written nothing; a second signal ends the server at once";
 /// How long a slow script waits until the tasks of its worker run on another thread.
 const HANDOVER_MAX: Duration = Duration::from_millis(100);
 
@@ -368,7 +371,9 @@ impl Serving {
             };
             engines.into_iter().filter_map(hold).collect::<Vec<_>>()
         });
-        let Some(Ok(left)) = clock::within(HAND_OUT_MAX, held).await else { return };
+        let Some(Ok(left)) = clock::within(HAND_OUT_MAX, held).await else {
+            return tracing::warn!("{STILL_RUNS}");
+        };
         if request.is_now {
             return;
         }

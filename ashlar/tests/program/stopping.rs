@@ -93,6 +93,21 @@ fn the_second_signal_ends_an_engine_whose_dump_cannot_be_written() {
 }
 
 #[test]
+fn a_script_that_holds_a_stop_up_is_said_and_can_be_ended() {
+    let scratch = Scratch::new();
+    let (mut engine, address) = start(&scratch.path(""), &["--save", ""]);
+    let mut client = connect(&address);
+    client.send(&["EVAL", "while true do end", "0"]);
+    let mut other = connect(&address);
+    until("the script to be slow", || other.ask(&["GET", "k"]).starts_with("-BUSY"));
+    engine.signal("TERM");
+    let line = Running::line(&engine.err, "does not end");
+    assert!(line.contains("WARN") && line.contains("SCRIPT KILL"), "{line}");
+    assert_eq!(other.ask(&["SCRIPT", "KILL"]), "OK");
+    assert_eq!(engine.wait(), Some(0));
+}
+
+#[test]
 fn settings_say_how_a_signal_ends_an_engine() {
     let scratch = Scratch::new();
     let _obstacle = Obstacle::new(&scratch.path(""));

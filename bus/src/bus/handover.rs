@@ -1,5 +1,7 @@
 //! Primaries that agree to go: they pause, the replica catches up, then it stands.
 
+use alloc::vec::Vec;
+
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
@@ -137,6 +139,13 @@ impl Bus {
         self.advance_handover(now, group);
     }
 
+    /// This member may serve writes from now on, which may be all that a group on offer waited for.
+    pub(super) fn advance_handovers(&mut self, now: Instant) {
+        for group in self.handovers.keys().copied().collect::<Vec<GroupId>>() {
+            self.advance_handover(now, group);
+        }
+    }
+
     /// Stands once this copy goes as far as that of the paused primary.
     fn advance_handover(&mut self, now: Instant, group: GroupId) {
         self.ask_for_offered(now, group);
@@ -186,7 +195,7 @@ impl Bus {
 
     pub(super) fn tick_handovers(&mut self, now: Instant) {
         let groups = self.handovers.iter().filter(|(_, handover)| handover.due() <= now).map(|(group, _)| *group);
-        for group in groups.collect::<alloc::vec::Vec<_>>() {
+        for group in groups.collect::<Vec<_>>() {
             let Some(handover) = self.handovers.get_mut(&group) else { continue };
             if handover.until <= now {
                 self.handovers.remove(&group);
@@ -201,7 +210,7 @@ impl Bus {
             }
         }
         let over = self.places.iter_mut().filter(|(_, place)| place.paused.is_some_and(|pause| pause.until <= now));
-        let over: alloc::vec::Vec<GroupId> = over
+        let over: Vec<GroupId> = over
             .map(|(group, place)| {
                 place.paused = None;
                 *group

@@ -73,6 +73,28 @@ fn a_group_is_handed_over_before_its_primary_stops() {
 }
 
 #[test]
+fn a_replica_that_has_just_restarted_takes_over_as_soon_as_it_may_write() {
+    let mut net = led();
+    net.command(1, Command::Offset { group: group(1), offset: 700, copy: CopyState::Current });
+    net.kill(2);
+    net.start(2);
+    net.run_until(2_000, "it follows again", |net| {
+        net.bus(2).member(id(1)).is_some_and(|one| one.health == Health::Alive)
+            && net.bus(1).led_groups().eq([(group(1), true)])
+    });
+    net.command(2, Command::Offset { group: group(1), offset: 700, copy: CopyState::Current });
+    net.command(1, Command::Depart(Departure::Leaves));
+    net.run_until(500, "it is offered the group", |net| {
+        net.has_event(2, |event| matches!(event, Event::HandoverOffered { .. }))
+    });
+    assert!(!net.bus(2).cluster_state().is_confirmed, "it takes no writes yet");
+    net.run_until(1_000, "it takes writes", |net| net.bus(2).cluster_state().is_confirmed);
+    net.run(20);
+    settle(&mut net, 1);
+    net.run_until(500, "it has taken over without another word about its copy", |net| leads_nothing(net, 1));
+}
+
+#[test]
 fn of_several_replicas_one_takes_over() {
     let mut net = led();
     net.follow(3, 1);
