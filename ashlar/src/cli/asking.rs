@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::config::keys;
 use crate::failure::Failure;
 use crate::os::datadir::ADMIN_TOKEN;
 use crate::os::http::{self, Answer, Target};
@@ -14,7 +15,7 @@ const SHORT_ID_LEN: usize = 8;
 #[derive(Debug, clap::Args)]
 pub struct Asked {
     /// Server to ask
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7800")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7800", value_parser = keys::place)]
     addr: String,
     /// Certificate of a server on another machine (tls.cert of its data directory); the connection is encrypted then
     #[arg(long, value_name = "FILE")]

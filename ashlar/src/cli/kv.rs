@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use self::picture::Asker;
 use self::valkey::Configuration;
+use crate::config::keys;
 use crate::failure::Failure;
 use crate::os::{self, files, kv, logs, process};
 
@@ -85,7 +86,7 @@ enum Care {
 #[derive(Debug, clap::Args)]
 struct AskedEngine {
     /// An engine of the cluster; it names the others. Engines with a password need it: in `ASHLAR_KV_PASSWORD`, or a file
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:6379", value_parser = keys::place)]
     addr: String,
     /// File whose first line is the engines' present password; stronger than `ASHLAR_KV_PASSWORD`
     #[arg(long, value_name = "FILE")]

@@ -186,6 +186,14 @@ impl Key {
     }
 }
 
+/// A place that a command's flag names.
+///
+/// # Errors
+/// It cannot be `HOST:PORT`.
+pub(crate) fn place(text: &str) -> Result<String, &'static str> {
+    if is_peer(text) { Ok(text.to_owned()) } else { Err("expected HOST:PORT, for instance host1:7800") }
+}
+
 /// Whether the text can be `HOST:PORT`; whether such a host exists shows at the first connection.
 fn is_peer(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };

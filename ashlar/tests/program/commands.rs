@@ -31,6 +31,11 @@ fn wrong_and_missing_values() {
     check_fails(&["server", "--data", "d", "--tls", "maybe"], &[], 2, &["--tls: `maybe`", "on or off"]);
     check_fails(&["server", "--data", "d", "--listen", "0.0.0.0:1"], &[], 2, &["advertise: missing"]);
     check_fails(&["up", "--servers", "0"], &[], 2, &["--servers"]);
+    for place in ["127.0.0.1", "127.0.0.1:99999", "[::1]", ":80", ""] {
+        for command in [&["status"][..], &["kv", "status"]] {
+            check_fails(&[command, &["--addr", place]].concat(), &[], 2, &["--addr", "expected HOST:PORT"]);
+        }
+    }
 }
 
 #[test]
