@@ -126,7 +126,10 @@ fn note(content: &mut PartContent, replies: Option<Vec<ShardReply>>) -> Result<(
     if content.spread.drives.len() - content.missing.len() >= quorum(&content.spread) {
         return Ok(());
     }
-    Err(if replies.contains(&ShardReply::Full) { Error::Full } else { Error::Unavailable })
+    // If those that do not answer would have kept theirs, a later attempt may do.
+    let full = replies.iter().filter(|reply| **reply == ShardReply::Full).count();
+    let is_full = content.spread.drives.len() - full < quorum(&content.spread);
+    Err(if is_full { Error::Full } else { Error::Unavailable })
 }
 
 /// The next block of a body: `len` bytes, or less at the end.

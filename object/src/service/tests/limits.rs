@@ -139,6 +139,13 @@ fn a_put_that_drives_have_no_room_for() {
     put(&service, "key", b"1");
     let (bucket, _) = run(service.bucket("bucket")).unwrap();
     assert_eq!(run(service.record(bucket, "key")).unwrap().unwrap().0.parts[0].missing, [1]);
+    memory.world().down.insert(drives[2]);
+    assert_eq!(
+        put_if(&service, "key", b"2", Condition::default()),
+        Err(Error::Unavailable),
+        "until that drive answers"
+    );
+    memory.world().down.clear();
     memory.world().full.insert(drives[2]);
     assert_eq!(put_if(&service, "key", b"2", Condition::default()), Err(Error::Full));
     assert_eq!(read(&service, "key", None).unwrap(), b"1");
