@@ -68,6 +68,18 @@ fn compaction_keeps_its_pace() {
 }
 
 #[test]
+fn a_segment_of_which_too_little_is_dead_is_left_alone() {
+    for (percent, moves) in [(60, true), (95, false)] {
+        let mut rig = Rig::new(BlobConfig { compaction_dead_percent_min: percent, ..config() });
+        (1..=12).for_each(|number| drop(rig.put(number, 20_000).unwrap()));
+        let before = rig.blobs.index.live(id(2)).unwrap().segment;
+        [1, 3, 4, 5, 6, 7, 8].into_iter().for_each(|number| drop(rig.remove(number).unwrap()));
+        rig.settle();
+        assert_eq!(rig.blobs.index.live(id(2)).unwrap().segment != before, moves, "{percent}");
+    }
+}
+
+#[test]
 fn damage_moves_along() {
     let mut rig = rig();
     (1..=12).for_each(|number| drop(rig.put(number, 20_000).unwrap()));

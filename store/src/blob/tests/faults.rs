@@ -344,6 +344,42 @@ fn an_interrupted_formatting_is_no_area() {
 }
 
 #[test]
+fn formatting_marks_each_segment_and_syncs_once_all_marks_are_written() {
+    let mut drive = FakeDrive::new(AREA_BYTES);
+    let mut chance = Chance::new(1);
+    let new = new_area();
+    let mut formatting = BlobFormatting::new(&new, Existing::Refuse).unwrap();
+    // Where was written how many blocks, sync by sync.
+    let mut rounds = vec![Vec::new()];
+    while formatting.poll_ready().is_none() {
+        while let Some(io) = formatting.poll_io() {
+            match &io.kind {
+                IoKind::Sync => {
+                    assert_eq!(drive.in_flight(), 0, "what is not written yet is not synced");
+                    rounds.push(Vec::new());
+                }
+                IoKind::Write { offset, data, .. } => {
+                    let blocks: usize = data.iter().map(|part| part.bytes().len() / BLOCK_BYTES).sum();
+                    rounds.last_mut().unwrap().push((*offset, blocks));
+                }
+                _ => {}
+            }
+            drive.start(io);
+        }
+        let (io, output) = drive.complete(0, &mut chance);
+        formatting.handle_io(io.id, Ok(output));
+    }
+    let geometry = BlobGeometry::plan(new.bytes, new.segment_blocks).unwrap();
+    let last = |segment| geometry.offset(segment, SEGMENT_BLOCKS - 1);
+    let segments = SEGMENTS as u32;
+    let between = (1..segments).map(|segment| (last(segment - 1), 2));
+    let marks: Vec<_> =
+        [(geometry.offset(0, 0), 1)].into_iter().chain(between).chain([(last(segments - 1), 1)]).collect();
+    let superblocks = geometry.superblock_offsets().map(|offset| (offset, 1)).to_vec();
+    assert_eq!(rounds, [superblocks.clone(), marks, superblocks, Vec::new()]);
+}
+
+#[test]
 fn the_scrub_finds_damage_that_nobody_reads() {
     let interval = Duration::from_secs(1);
     let mut rig = Rig::new(BlobConfig { scrub_interval: Some(interval), ..config() });
