@@ -161,6 +161,18 @@ fn damage_is_an_error_and_an_event_and_is_repaired() {
 }
 
 #[test]
+fn events_that_nobody_takes_are_bounded() {
+    let mut rig = Rig::new(config());
+    rig.put(1, 100).unwrap();
+    let place = rig.place_of(1);
+    rig.drive.flip(place, 1);
+    for _ in 0..EVENTS_MAX + 2 {
+        assert_eq!(rig.get(1, 0, 100), Err(BlobError::Damaged));
+    }
+    assert_eq!(rig.events(), vec![BlobEvent::Damage { blob: id(1) }; EVENTS_MAX]);
+}
+
+#[test]
 fn a_damaged_log_is_reported_until_it_is_compacted() {
     let mut rig = Rig::new(config());
     rig.put(1, 100).unwrap();
@@ -377,6 +389,37 @@ fn formatting_marks_each_segment_and_syncs_once_all_marks_are_written() {
         [(geometry.offset(0, 0), 1)].into_iter().chain(between).chain([(last(segments - 1), 1)]).collect();
     let superblocks = geometry.superblock_offsets().map(|offset| (offset, 1)).to_vec();
     assert_eq!(rounds, [superblocks.clone(), marks, superblocks, Vec::new()]);
+}
+
+#[test]
+fn an_opening_reads_a_segment_without_a_summary_in_pieces_and_nothing_behind_it() {
+    let segment_blocks = 300;
+    let bytes = (8 + 8 * u64::from(segment_blocks) + 1) * BLOCK_BYTES as u64;
+    let new = NewBlobArea { bytes, segment_blocks, ..new_area() };
+    let mut drive = FakeDrive::new(usize::try_from(bytes).unwrap());
+    format(&mut drive, &new, Existing::Refuse).unwrap();
+    let expected = Expected { bytes, ..expected() };
+    let blobs = open(&mut drive, config(), expected, Instant::ORIGIN).unwrap();
+    let mut rig = Rig { drive, chance: Chance::new(1), blobs, now: Instant::ORIGIN, next: 0, asked: Vec::new() };
+    rig.put(1, 9_000).unwrap();
+    let segment = rig.blobs.index.live(id(1)).unwrap().segment;
+    let start = rig.blobs.geometry.offset(segment, 0);
+
+    let mut opening = BlobOpening::new(config(), expected);
+    let mut pieces = Vec::new();
+    while opening.poll_ready(rig.now).is_none() {
+        while let Some(io) = opening.poll_io() {
+            if let IoKind::Read { offset, len } = io.kind
+                && len > 16 * BLOCK_BYTES
+            {
+                pieces.push(((offset - start) / BLOCK_BYTES as u64, len / BLOCK_BYTES));
+            }
+            rig.drive.start(io);
+        }
+        let (io, output) = rig.drive.complete(0, &mut rig.chance);
+        opening.handle_io(io.id, Ok(output));
+    }
+    assert_eq!(pieces, [(0, 256), (256, 44)]);
 }
 
 #[test]
