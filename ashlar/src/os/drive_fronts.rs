@@ -76,15 +76,16 @@ pub(super) struct DriveClients {
 
 impl DriveClients {
     /// Takes nothing new, and waits until all that was asked is answered.
-    pub(super) async fn end(self) {
+    pub(super) async fn end(mut self) {
         self.stop.send_replace(true);
         let answered = async {
-            for front in self.fronts {
+            for front in &mut self.fronts {
                 front.await.ok();
             }
         };
         if clock::within(ANSWERS_MAX, answered).await.is_none() {
             tracing::warn!("requests for disks or objects take longer than 10 s: they are cut");
+            self.fronts.iter().for_each(JoinHandle::abort);
         }
     }
 }

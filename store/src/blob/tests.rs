@@ -161,7 +161,7 @@ impl Rig {
 
     fn get(&mut self, number: u8, offset: u32, len: u32) -> Result<Vec<u8>, BlobError> {
         match self.ask(BlobRequestKind::Get { blob: id(number), offset, len })? {
-            BlobReply::Data { bytes, .. } => Ok(bytes.to_vec()),
+            BlobReply::Data { bytes, .. } => Ok(bytes.as_ref().to_vec()),
             other => panic!("a get gives data: {other:?}"),
         }
     }

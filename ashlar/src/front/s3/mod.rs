@@ -70,9 +70,6 @@ const DISCARDED_BYTES_MAX: u64 = 1 << 20;
 /// How long that may take.
 const DISCARD_MAX: Duration = Duration::from_secs(2);
 
-/// How long requests may go on after the front was told to stop.
-const DRAIN_MAX: Duration = Duration::from_secs(10);
-
 /// Pause after the operating system refused to accept, for instance for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -110,7 +107,7 @@ impl S3Front {
         CONNECTIONS_MAX - self.connections.available_permits()
     }
 
-    /// Accepts on the current worker until told to stop; then requests that are running end, for 30 s at most.
+    /// Accepts on the current worker until told to stop; then until the requests that are running have ended, which the caller bounds.
     ///
     /// # Errors
     /// The listener cannot be used on this worker.
@@ -147,10 +144,7 @@ impl S3Front {
             }
         }
         drop(listener);
-        let ended = async { while connections.join_next().await.is_some() {} };
-        if clock::within(DRAIN_MAX, ended).await.is_none() {
-            tracing::warn!(left = connections.len(), "S3 requests were cut off: they took too long");
-        }
+        while connections.join_next().await.is_some() {}
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Full areas.
 
 use super::*;
+use crate::blob::entry::ENTRY_LEN;
 
 impl Rig {
     /// Puts blobs from a number on until there is no room; says how many there were.
@@ -32,8 +33,23 @@ fn a_full_area_reads_removes_and_takes_puts_again() {
     rig.settle();
     let stats = rig.blobs.stats();
     assert_eq!((stats.blobs, stats.data_bytes), (0, 0));
+    assert!(stats.live_bytes < 1_000, "tombstones alone: {stats:?}");
     assert!(stats.free_segments >= 8 && stats.tombstones <= 12, "{stats:?}");
     assert_eq!(rig.fill(20_000), count);
+}
+
+#[test]
+fn what_is_removed_from_a_closed_segment_is_dead() {
+    let mut rig = Rig::new(BlobConfig { compaction_dead_percent_min: 100, ..config() });
+    // Ten of six blocks each fill a segment of 64; each is named where it lies and at the end.
+    (1..=12).for_each(|number| drop(rig.put(number, 20_000).unwrap()));
+    let dead = |rig: &Rig| rig.blobs.stats().dead_bytes;
+    let before = dead(&rig);
+    assert!(before < 4 * 4_096, "what no record fitted into: {before}");
+    for removed in 1..=3 {
+        rig.remove(u8::try_from(removed).unwrap()).unwrap();
+        assert_eq!(dead(&rig), before + removed * (6 * 4_096 + 2 * ENTRY_LEN as u64));
+    }
 }
 
 #[test]
