@@ -603,6 +603,41 @@ fn checksums_are_the_same_on_two_drives() {
 }
 
 #[test]
+fn formatting_writes_both_copies_of_each_table_page_before_it_syncs() {
+    // So large that its pages are written in several pieces.
+    let new = new_drive(256 << 30, 3);
+    let mut formatting = Formatting::new(&new, Existing::Overwrite).unwrap();
+    let mut in_flight = VecDeque::new();
+    // The blocks that were written, sync by sync.
+    let mut rounds = vec![BTreeSet::new()];
+    let superblock = loop {
+        while let Some(io) = formatting.poll_io() {
+            match &io.kind {
+                IoKind::Sync => {
+                    assert!(in_flight.is_empty(), "what is not written yet is not synced");
+                    rounds.push(BTreeSet::new());
+                }
+                IoKind::Write { offset, data, .. } => {
+                    let blocks: usize = data.iter().map(|part| part.bytes().len() / BLOCK_BYTES).sum();
+                    rounds.last_mut().unwrap().extend((0..blocks).map(|block| offset + (block * BLOCK_BYTES) as u64));
+                }
+                _ => {}
+            }
+            in_flight.push_back(io.id);
+        }
+        if let Some(result) = formatting.poll_ready() {
+            break result.unwrap();
+        }
+        formatting.handle_io(in_flight.pop_front().unwrap(), Ok(IoOutput::Done));
+    };
+    let geometry = superblock.geometry;
+    let page = |copy| (0..geometry.pages()).map(move |page| geometry.page_offset(PageId(page), copy));
+    let tables = page(0).chain(page(1)).chain([geometry.journal_offset(0)]).collect();
+    let superblocks = BTreeSet::from(geometry.superblock_offsets());
+    assert!(rounds == [superblocks.clone(), tables, superblocks, BTreeSet::new()]);
+}
+
+#[test]
 fn drives_that_are_not_meant_are_refused() {
     let mut setup = Rig::new(6, config());
     let new = new_drive(setup.drive.bytes(), 3);
