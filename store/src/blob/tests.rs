@@ -20,7 +20,7 @@ const SEGMENT_BLOCKS: u32 = 64;
 const SEGMENTS: usize = 10;
 const AREA_BYTES: usize = (8 + SEGMENTS * SEGMENT_BLOCKS as usize + 1) * BLOCK_BYTES;
 
-struct Rig {
+struct Setup {
     drive: FakeDrive,
     chance: Chance,
     blobs: Blobs,
@@ -95,7 +95,7 @@ fn open(drive: &mut FakeDrive, config: BlobConfig, expected: Expected, now: Inst
     }
 }
 
-impl Rig {
+impl Setup {
     fn new(config: BlobConfig) -> Self {
         let mut drive = FakeDrive::new(AREA_BYTES);
         format(&mut drive, &new_area(), Existing::Refuse).unwrap();

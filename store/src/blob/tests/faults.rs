@@ -5,7 +5,7 @@ use crate::io::IoError;
 
 const EIO: IoError = IoError { errno: 5 };
 
-impl Rig {
+impl Setup {
     /// Where a blob's data begins in the area.
     fn place_of(&self, number: u8) -> usize {
         let held = self.blobs.index.live(id(number)).unwrap();
@@ -55,162 +55,162 @@ impl Rig {
 }
 
 /// Bytes from the head of a blob to its data.
-fn held_head_distance(rig: &Rig, number: u8) -> usize {
-    let span = rig.blobs.index.live(id(number)).unwrap().log_entry(id(number)).span();
+fn held_head_distance(setup: &Setup, number: u8) -> usize {
+    let span = setup.blobs.index.live(id(number)).unwrap().log_entry(id(number)).span();
     span.data - span.head
 }
 
 #[test]
 fn bad_requests_are_refused() {
-    let mut rig = Rig::new(config());
+    let mut setup = Setup::new(config());
     let mut long_header = blob(1, 10);
     long_header.header = vec![0; 513].into();
-    assert_eq!(rig.ask(BlobRequestKind::Put(long_header)).unwrap_err(), BlobError::HeaderTooLong);
-    assert_eq!(rig.put(1, 32_769).unwrap_err(), BlobError::TooLong { bytes_max: 32_768 });
+    assert_eq!(setup.ask(BlobRequestKind::Put(long_header)).unwrap_err(), BlobError::HeaderTooLong);
+    assert_eq!(setup.put(1, 32_769).unwrap_err(), BlobError::TooLong { bytes_max: 32_768 });
     for len in [0, 4_096, 8_193] {
         let mut wrong = blob(1, 5_000);
         wrong.len = len;
-        assert_eq!(rig.ask(BlobRequestKind::Put(wrong)).unwrap_err(), BlobError::WrongLength);
+        assert_eq!(setup.ask(BlobRequestKind::Put(wrong)).unwrap_err(), BlobError::WrongLength);
     }
-    assert!(rig.list().is_empty() && rig.asked.is_empty());
+    assert!(setup.list().is_empty() && setup.asked.is_empty());
 }
 
 #[test]
 fn requests_and_their_bytes_have_limits() {
-    let mut rig = Rig::new(BlobConfig { requests_max: 3, put_bytes_max: 20_000, ..config() });
+    let mut setup = Setup::new(BlobConfig { requests_max: 3, put_bytes_max: 20_000, ..config() });
     let request = |kind| BlobRequest { deadline: Instant::NEVER, kind };
     let put = |number, len| request(BlobRequestKind::Put(blob(number, len)));
-    let mut ask = |id, request| rig.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
+    let mut ask = |id, request| setup.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
     // One that is alone may be larger.
     assert_eq!(ask(1, put(1, 32_000)), Ok(()));
     assert_eq!(ask(2, put(2, 1)), Err(BlobError::Busy));
-    rig.complete_all();
-    let mut ask = |id, request| rig.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
+    setup.complete_all();
+    let mut ask = |id, request| setup.blobs.handle_request(Instant::ORIGIN, RequestId(id), request);
     assert_eq!((ask(3, put(3, 9_000)), ask(4, put(4, 9_000))), (Ok(()), Ok(())));
     assert_eq!(ask(5, put(5, 2_001)), Err(BlobError::Busy));
     assert_eq!(ask(6, put(6, 2_000)), Ok(()));
     assert_eq!(ask(7, request(BlobRequestKind::Remove { blob: id(1) })), Err(BlobError::Busy));
-    rig.complete_all();
-    assert_eq!(core::iter::from_fn(|| rig.blobs.poll_reply()).filter(|(_, reply)| reply.is_ok()).count(), 4);
+    setup.complete_all();
+    assert_eq!(core::iter::from_fn(|| setup.blobs.poll_reply()).filter(|(_, reply)| reply.is_ok()).count(), 4);
 }
 
 #[test]
 fn the_index_has_a_limit() {
-    let mut rig = Rig::new(BlobConfig { blobs_max: 3, ..config() });
-    (1..=3).for_each(|number| drop(rig.put(number, 10).unwrap()));
-    assert_eq!(rig.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
-    rig.put(3, 10).unwrap();
+    let mut setup = Setup::new(BlobConfig { blobs_max: 3, ..config() });
+    (1..=3).for_each(|number| drop(setup.put(number, 10).unwrap()));
+    assert_eq!(setup.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
+    setup.put(3, 10).unwrap();
     // A tombstone counts.
-    rig.remove(1).unwrap();
-    assert_eq!(rig.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
+    setup.remove(1).unwrap();
+    assert_eq!(setup.put(4, 10).unwrap_err(), BlobError::TooManyBlobs);
 }
 
 #[test]
 fn what_is_too_late_costs_nothing() {
     // In time at first, but the write that is in flight ends later.
-    let mut rig = Rig::new(config());
-    rig.submit(BlobRequestKind::Put(blob(1, 10)));
-    rig.start_ios();
+    let mut setup = Setup::new(config());
+    setup.submit(BlobRequestKind::Put(blob(1, 10)));
+    setup.start_ios();
     let deadline = Instant::from_nanos(5);
     for number in [2, 2, 3] {
         let kind = BlobRequestKind::Put(blob(number, 10));
-        rig.blobs.handle_request(rig.now, RequestId(99), BlobRequest { deadline, kind }).unwrap();
+        setup.blobs.handle_request(setup.now, RequestId(99), BlobRequest { deadline, kind }).unwrap();
     }
-    rig.now = Instant::from_nanos(6);
-    rig.complete_all();
+    setup.now = Instant::from_nanos(6);
+    setup.complete_all();
     let replies: Vec<_> =
-        core::iter::from_fn(|| rig.blobs.poll_reply()).map(|(id, reply)| (id.0, reply.err())).collect();
+        core::iter::from_fn(|| setup.blobs.poll_reply()).map(|(id, reply)| (id.0, reply.err())).collect();
     let expired = Some(BlobError::Expired);
     assert_eq!(replies, [(99, expired), (99, expired), (99, expired), (0, None)]);
-    assert_eq!(rig.list(), [1]);
+    assert_eq!(setup.list(), [1]);
 }
 
 #[test]
 fn damage_is_an_error_and_an_event_and_is_repaired() {
-    let mut rig = Rig::new(config());
+    let mut setup = Setup::new(config());
     for (number, len) in [(1, 3_000), (2, 20_000), (3, 20_000)] {
-        rig.put(number, len).unwrap();
+        setup.put(number, len).unwrap();
     }
     for (number, at, len) in [(1, 2_999, 3_000), (2, 9_000, 20_000)] {
-        let place = rig.place_of(number) + at;
-        rig.drive.flip(place, 1);
-        assert_eq!(rig.get(number, 0, len), Err(BlobError::Damaged));
-        assert_eq!(rig.events(), [BlobEvent::Damage { blob: id(number) }]);
-        rig.ask(BlobRequestKind::Repair(blob(number, len))).unwrap();
-        assert_eq!(rig.get(number, 0, len).unwrap(), data_of(number, len));
+        let place = setup.place_of(number) + at;
+        setup.drive.flip(place, 1);
+        assert_eq!(setup.get(number, 0, len), Err(BlobError::Damaged));
+        assert_eq!(setup.events(), [BlobEvent::Damage { blob: id(number) }]);
+        setup.ask(BlobRequestKind::Repair(blob(number, len))).unwrap();
+        assert_eq!(setup.get(number, 0, len).unwrap(), data_of(number, len));
     }
     // Other blocks of a damaged blob are served.
-    let place = rig.place_of(3);
-    rig.drive.flip(place + 5_000, 1);
-    assert_eq!(rig.get(3, 0, 4_096).unwrap(), data_of(3, 20_000)[..4_096]);
-    assert_eq!(rig.get(3, 4_096, 1), Err(BlobError::Damaged));
+    let place = setup.place_of(3);
+    setup.drive.flip(place + 5_000, 1);
+    assert_eq!(setup.get(3, 0, 4_096).unwrap(), data_of(3, 20_000)[..4_096]);
+    assert_eq!(setup.get(3, 4_096, 1), Err(BlobError::Damaged));
     // A damaged head.
-    let head = place - held_head_distance(&rig, 3);
-    rig.drive.flip(head, 1);
-    assert!(matches!(rig.ask(BlobRequestKind::Head { blob: id(3) }), Err(BlobError::Damaged)));
-    assert_eq!(rig.put(3, 20_000).unwrap_err(), BlobError::Damaged);
+    let head = place - held_head_distance(&setup, 3);
+    setup.drive.flip(head, 1);
+    assert!(matches!(setup.ask(BlobRequestKind::Head { blob: id(3) }), Err(BlobError::Damaged)));
+    assert_eq!(setup.put(3, 20_000).unwrap_err(), BlobError::Damaged);
     let kind = BlobRequestKind::List { after: Some(id(2)), limit: 9, detail: ListDetail::Headers };
-    let BlobReply::Blobs { blobs, .. } = rig.ask(kind).unwrap() else { panic!("a list gives blobs") };
+    let BlobReply::Blobs { blobs, .. } = setup.ask(kind).unwrap() else { panic!("a list gives blobs") };
     assert_eq!(blobs[0].header, ListedHeader::Damaged);
-    rig.ask(BlobRequestKind::Repair(blob(3, 20_000))).unwrap();
-    assert_eq!(rig.get(3, 0, 20_000).unwrap(), data_of(3, 20_000));
+    setup.ask(BlobRequestKind::Repair(blob(3, 20_000))).unwrap();
+    assert_eq!(setup.get(3, 0, 20_000).unwrap(), data_of(3, 20_000));
     // With the tombstone, everything that was damaged goes.
-    rig.events();
-    rig.reopen();
-    assert_eq!((rig.list(), rig.events()), (vec![1, 2, 3], vec![]));
+    setup.events();
+    setup.reopen();
+    assert_eq!((setup.list(), setup.events()), (vec![1, 2, 3], vec![]));
 }
 
 #[test]
 fn events_that_nobody_takes_are_bounded() {
-    let mut rig = Rig::new(config());
-    rig.put(1, 100).unwrap();
-    let place = rig.place_of(1);
-    rig.drive.flip(place, 1);
+    let mut setup = Setup::new(config());
+    setup.put(1, 100).unwrap();
+    let place = setup.place_of(1);
+    setup.drive.flip(place, 1);
     for _ in 0..EVENTS_MAX + 2 {
-        assert_eq!(rig.get(1, 0, 100), Err(BlobError::Damaged));
+        assert_eq!(setup.get(1, 0, 100), Err(BlobError::Damaged));
     }
-    assert_eq!(rig.events(), vec![BlobEvent::Damage { blob: id(1) }; EVENTS_MAX]);
+    assert_eq!(setup.events(), vec![BlobEvent::Damage { blob: id(1) }; EVENTS_MAX]);
 }
 
 #[test]
 fn a_damaged_log_is_reported_until_it_is_compacted() {
-    let mut rig = Rig::new(config());
-    rig.put(1, 100).unwrap();
-    rig.put(2, 100).unwrap();
+    let mut setup = Setup::new(config());
+    setup.put(1, 100).unwrap();
+    setup.put(2, 100).unwrap();
     // The batch of the first: its entries are damaged, so the blob is lost.
-    let place = rig.place_of(1) / BLOCK_BYTES * BLOCK_BYTES;
-    rig.drive.flip(place + 30, 1);
+    let place = setup.place_of(1) / BLOCK_BYTES * BLOCK_BYTES;
+    setup.drive.flip(place + 30, 1);
     for _ in 0..2 {
-        rig.reopen();
-        assert_eq!((rig.list(), rig.events()), (vec![2], vec![BlobEvent::Lost { segment: 0 }]));
+        setup.reopen();
+        assert_eq!((setup.list(), setup.events()), (vec![2], vec![BlobEvent::Lost { segment: 0 }]));
     }
-    rig.remove(2).unwrap();
-    rig.put(3, 100).unwrap();
-    rig.settle();
-    rig.reopen();
-    assert_eq!((rig.list(), rig.events()), (vec![3], vec![]));
+    setup.remove(2).unwrap();
+    setup.put(3, 100).unwrap();
+    setup.settle();
+    setup.reopen();
+    assert_eq!((setup.list(), setup.events()), (vec![3], vec![]));
 }
 
 #[test]
 fn the_last_batch_counts_once_something_is_behind_it() {
     for is_sealed in [false, true] {
-        let mut rig = Rig::new(config());
-        rig.put(1, 100).unwrap();
+        let mut setup = Setup::new(config());
+        setup.put(1, 100).unwrap();
         if is_sealed {
-            rig.settle();
+            setup.settle();
         }
-        let place = rig.place_of(1);
-        rig.drive.flip(place, 1);
-        rig.reopen();
+        let place = setup.place_of(1);
+        setup.drive.flip(place, 1);
+        setup.reopen();
         // Without anything behind it, it may never have been acknowledged.
-        assert_eq!(rig.list(), if is_sealed { vec![1] } else { vec![] });
-        assert_eq!(rig.get(1, 0, 100), Err(if is_sealed { BlobError::Damaged } else { BlobError::NoSuchBlob }));
+        assert_eq!(setup.list(), if is_sealed { vec![1] } else { vec![] });
+        assert_eq!(setup.get(1, 0, 100), Err(if is_sealed { BlobError::Damaged } else { BlobError::NoSuchBlob }));
     }
 }
 
 #[test]
 fn a_failed_read_fails_one_blob() {
-    let mut store = Rig::new(config());
+    let mut store = Setup::new(config());
     store.put(1, 100).unwrap();
     store.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
     store.complete_with(|_| true);
@@ -220,8 +220,8 @@ fn a_failed_read_fails_one_blob() {
 }
 
 /// Blobs whose compaction makes no pauses.
-fn unpaced() -> Rig {
-    Rig::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() })
+fn unpaced() -> Setup {
+    Setup::new(BlobConfig { compaction_bytes_per_s: u64::MAX, ..config() })
 }
 
 #[test]
@@ -295,20 +295,21 @@ fn a_segment_is_free_once_what_could_not_be_read_is_put_anew() {
 
 #[test]
 fn a_failed_write_poisons_and_is_not_retried() {
-    let mut rig = Rig::new(config());
-    rig.put(1, 100).unwrap();
-    rig.submit(BlobRequestKind::Put(blob(2, 100)));
-    rig.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
-    rig.asked.clear();
-    rig.complete_with(|io| matches!(io, IoKind::Write { .. }));
-    let replies: Vec<_> = core::iter::from_fn(|| rig.blobs.poll_reply()).map(|(_, reply)| reply.unwrap_err()).collect();
+    let mut setup = Setup::new(config());
+    setup.put(1, 100).unwrap();
+    setup.submit(BlobRequestKind::Put(blob(2, 100)));
+    setup.submit(BlobRequestKind::Get { blob: id(1), offset: 0, len: 100 });
+    setup.asked.clear();
+    setup.complete_with(|io| matches!(io, IoKind::Write { .. }));
+    let replies: Vec<_> =
+        core::iter::from_fn(|| setup.blobs.poll_reply()).map(|(_, reply)| reply.unwrap_err()).collect();
     assert_eq!(replies, [BlobError::Poisoned(EIO); 2]);
-    assert_eq!(rig.events(), [BlobEvent::Poisoned(EIO)]);
-    assert_eq!(rig.asked.iter().filter(|io| matches!(io, IoKind::Write { .. })).count(), 1);
-    assert_eq!(rig.get(1, 0, 100), Err(BlobError::Poisoned(EIO)));
-    rig.pass(Duration::from_secs(1));
-    assert_eq!(rig.blobs.poll_timeout(), None);
-    assert!(rig.blobs.poll_io().is_none());
+    assert_eq!(setup.events(), [BlobEvent::Poisoned(EIO)]);
+    assert_eq!(setup.asked.iter().filter(|io| matches!(io, IoKind::Write { .. })).count(), 1);
+    assert_eq!(setup.get(1, 0, 100), Err(BlobError::Poisoned(EIO)));
+    setup.pass(Duration::from_secs(1));
+    assert_eq!(setup.blobs.poll_timeout(), None);
+    assert!(setup.blobs.poll_io().is_none());
 }
 
 #[test]
@@ -400,23 +401,23 @@ fn an_opening_reads_a_segment_without_a_summary_in_pieces_and_nothing_behind_it(
     format(&mut drive, &new, Existing::Refuse).unwrap();
     let expected = Expected { bytes, ..expected() };
     let blobs = open(&mut drive, config(), expected, Instant::ORIGIN).unwrap();
-    let mut rig = Rig { drive, chance: Chance::new(1), blobs, now: Instant::ORIGIN, next: 0, asked: Vec::new() };
-    rig.put(1, 9_000).unwrap();
-    let segment = rig.blobs.index.live(id(1)).unwrap().segment;
-    let start = rig.blobs.geometry.offset(segment, 0);
+    let mut setup = Setup { drive, chance: Chance::new(1), blobs, now: Instant::ORIGIN, next: 0, asked: Vec::new() };
+    setup.put(1, 9_000).unwrap();
+    let segment = setup.blobs.index.live(id(1)).unwrap().segment;
+    let start = setup.blobs.geometry.offset(segment, 0);
 
     let mut opening = BlobOpening::new(config(), expected);
     let mut pieces = Vec::new();
-    while opening.poll_ready(rig.now).is_none() {
+    while opening.poll_ready(setup.now).is_none() {
         while let Some(io) = opening.poll_io() {
             if let IoKind::Read { offset, len } = io.kind
                 && len > 16 * BLOCK_BYTES
             {
                 pieces.push(((offset - start) / BLOCK_BYTES as u64, len / BLOCK_BYTES));
             }
-            rig.drive.start(io);
+            setup.drive.start(io);
         }
-        let (io, output) = rig.drive.complete(0, &mut rig.chance);
+        let (io, output) = setup.drive.complete(0, &mut setup.chance);
         opening.handle_io(io.id, Ok(output));
     }
     assert_eq!(pieces, [(0, 256), (256, 44)]);
@@ -425,15 +426,15 @@ fn an_opening_reads_a_segment_without_a_summary_in_pieces_and_nothing_behind_it(
 #[test]
 fn the_scrub_finds_damage_that_nobody_reads() {
     let interval = Duration::from_secs(1);
-    let mut rig = Rig::new(BlobConfig { scrub_interval: Some(interval), ..config() });
-    (1..=3).for_each(|number| drop(rig.put(number, 9_000).unwrap()));
-    let place = rig.place_of(2) + 8_999;
-    rig.drive.flip(place, 1);
-    rig.asked.clear();
+    let mut setup = Setup::new(BlobConfig { scrub_interval: Some(interval), ..config() });
+    (1..=3).for_each(|number| drop(setup.put(number, 9_000).unwrap()));
+    let place = setup.place_of(2) + 8_999;
+    setup.drive.flip(place, 1);
+    setup.asked.clear();
     let mut found = Vec::new();
     for _ in 0..8 {
-        rig.pass(interval);
-        found.extend(rig.events());
+        setup.pass(interval);
+        found.extend(setup.events());
     }
     assert_eq!(found, [BlobEvent::Damage { blob: id(2) }; 2]);
 }
