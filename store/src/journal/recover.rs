@@ -71,3 +71,6 @@ pub(crate) fn recover_journal(salt: Salt, ring: &[u8], bugs: Bugs) -> Result<Rec
     let torn = [behind, 0].into_iter().filter(is_begun).collect();
     Ok(RecoveredJournal { batches, generation: generation + 1, torn })
 }
+
+#[cfg(test)]
+mod tests;
