@@ -23,7 +23,7 @@ use core::time::Duration;
 
 const GROUP: GroupId = GroupId { set: SetId(1), pg: PgId(2) };
 
-struct Rig {
+struct Setup {
     drive: FakeDrive,
     chance: Chance,
     store: Store,
@@ -82,7 +82,7 @@ fn expected(new: &NewDrive) -> Expected {
     Expected { cluster: new.cluster, drive: Some(new.drive), bytes: new.bytes }
 }
 
-impl Rig {
+impl Setup {
     /// A drive with about so many slots.
     fn new(slots: usize, config: Config) -> Self {
         let bytes = (1_400 + slots * EXTENT_BLOCKS) * BLOCK_BYTES;
@@ -187,25 +187,25 @@ fn clear(extent: u64, sequence: u64) -> RequestKind {
 
 #[test]
 fn what_is_written_is_read_with_its_version_before_and_after_write_back() {
-    let mut rig = Rig::new(8, config());
-    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
-    rig.write(1, 2, 1, 7, 5).unwrap();
-    rig.write(1, 100, 40, 8, 6).unwrap();
+    let mut setup = Setup::new(8, config());
+    assert_eq!(setup.read(1).unwrap(), (vec![0; 256], 0));
+    setup.write(1, 2, 1, 7, 5).unwrap();
+    setup.write(1, 100, 40, 8, 6).unwrap();
     let mut blocks = vec![0; 256];
     blocks[2] = 7;
     blocks[100..140].fill(8);
-    assert_eq!(rig.read(1).unwrap(), (blocks.clone(), 6));
-    rig.settle();
-    assert_eq!(rig.read(1).unwrap(), (blocks.clone(), 6));
-    rig.ask(RequestKind::Clear { extent: id(1), offset: 0x2000, len: 0x1000, version: version(7) }).unwrap();
+    assert_eq!(setup.read(1).unwrap(), (blocks.clone(), 6));
+    setup.settle();
+    assert_eq!(setup.read(1).unwrap(), (blocks.clone(), 6));
+    setup.ask(RequestKind::Clear { extent: id(1), offset: 0x2000, len: 0x1000, version: version(7) }).unwrap();
     blocks[2] = 0;
-    assert_eq!(rig.read(1).unwrap(), (blocks, 7));
+    assert_eq!(setup.read(1).unwrap(), (blocks, 7));
 }
 
 #[test]
 fn a_torn_batch_is_not_completed_by_a_later_one() {
     let (config, new) = (config(), new_drive((1_400 + 8 * EXTENT_BLOCKS) * BLOCK_BYTES, 3));
-    let mut setup = Rig::new(8, config);
+    let mut setup = Setup::new(8, config);
     setup.write(1, 0, 1, 7, 5).unwrap();
     setup.asked.clear();
     setup.write(1, 0, 1, 8, 6).unwrap();
@@ -223,42 +223,42 @@ fn a_torn_batch_is_not_completed_by_a_later_one() {
 
 #[test]
 fn versions_rise_and_duplicates_are_done() {
-    let mut rig = Rig::new(8, config());
-    rig.write(1, 0, 1, 7, 5).unwrap();
-    assert!(matches!(rig.write(1, 0, 1, 9, 5), Ok(Reply::Done)));
-    assert_eq!(rig.write(1, 0, 1, 9, 4).unwrap_err(), Error::StaleVersion { held: version(5) });
-    assert_eq!(rig.write(1, 0, 1, 9, 0).unwrap_err(), Error::StaleVersion { held: version(5) });
-    assert_eq!(rig.ask(clear(1, 4)).unwrap_err(), Error::StaleVersion { held: version(5) });
-    assert_eq!(rig.read(1).unwrap().0[0], 7);
+    let mut setup = Setup::new(8, config());
+    setup.write(1, 0, 1, 7, 5).unwrap();
+    assert!(matches!(setup.write(1, 0, 1, 9, 5), Ok(Reply::Done)));
+    assert_eq!(setup.write(1, 0, 1, 9, 4).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(setup.write(1, 0, 1, 9, 0).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(setup.ask(clear(1, 4)).unwrap_err(), Error::StaleVersion { held: version(5) });
+    assert_eq!(setup.read(1).unwrap().0[0], 7);
     let zero =
         RequestKind::Write { extent: id(2), group: GROUP, offset: 0, data: segment(1, 1), version: Version::ZERO };
-    assert_eq!(rig.ask(zero).unwrap_err(), Error::ZeroVersion);
+    assert_eq!(setup.ask(zero).unwrap_err(), Error::ZeroVersion);
     let (held, other) = (GROUP, GroupId { pg: PgId(9), ..GROUP });
     let foreign =
         RequestKind::Write { extent: id(1), group: other, offset: 0, data: segment(1, 1), version: version(6) };
-    assert_eq!(rig.ask(foreign).unwrap_err(), Error::OtherGroup { held });
+    assert_eq!(setup.ask(foreign).unwrap_err(), Error::OtherGroup { held });
 
     // A duplicate of a write in flight is done when that one is.
-    let first = rig.submit(write(1, 0, 1, 8, 6));
-    let second = rig.submit(write(1, 0, 1, 8, 6));
-    assert!(rig.store.poll_completion().is_none());
-    rig.complete_all();
-    let answered: Vec<_> = core::iter::from_fn(|| rig.store.poll_completion()).map(|(id, _)| id).collect();
+    let first = setup.submit(write(1, 0, 1, 8, 6));
+    let second = setup.submit(write(1, 0, 1, 8, 6));
+    assert!(setup.store.poll_completion().is_none());
+    setup.complete_all();
+    let answered: Vec<_> = core::iter::from_fn(|| setup.store.poll_completion()).map(|(id, _)| id).collect();
     assert_eq!(answered, [first, second]);
 }
 
 #[test]
 fn writes_that_gather_share_one_batch() {
-    let mut rig = Rig::new(8, Config { pages_cached_max: 100, ..config() });
-    rig.write(1, 0, 1, 1, 1).unwrap();
-    rig.asked.clear();
+    let mut setup = Setup::new(8, Config { pages_cached_max: 100, ..config() });
+    setup.write(1, 0, 1, 1, 1).unwrap();
+    setup.asked.clear();
     for index in 0..30 {
-        rig.submit(write(1, 0, 1, 1, 2 + index));
+        setup.submit(write(1, 0, 1, 1, 2 + index));
     }
-    rig.complete_all();
-    let answers = core::iter::from_fn(|| rig.store.poll_completion()).map(|(_, result)| result.unwrap());
+    setup.complete_all();
+    let answers = core::iter::from_fn(|| setup.store.poll_completion()).map(|(_, result)| result.unwrap());
     assert_eq!(answers.count(), 30);
-    let blocks: Vec<usize> = rig.asked.iter().map(durable_blocks).collect();
+    let blocks: Vec<usize> = setup.asked.iter().map(durable_blocks).collect();
     // The first alone, everything behind it together.
     assert_eq!(blocks, [2, 1 + 29]);
 }
@@ -272,12 +272,12 @@ fn durable_blocks(io: &IoKind) -> usize {
 
 #[test]
 fn the_data_of_a_large_write_reaches_the_drive_without_a_copy_and_before_its_entry() {
-    let mut rig = Rig::new(8, config());
+    let mut setup = Setup::new(8, config());
     let data = segment(256, 5);
     let address = data.bytes().as_ptr();
-    rig.submit(RequestKind::Write { extent: id(1), group: GROUP, offset: 0, data, version: version(1) });
-    rig.complete_all();
-    let writes: Vec<_> = rig.asked.iter().filter(|io| durable_blocks(io) > 0).collect();
+    setup.submit(RequestKind::Write { extent: id(1), group: GROUP, offset: 0, data, version: version(1) });
+    setup.complete_all();
+    let writes: Vec<_> = setup.asked.iter().filter(|io| durable_blocks(io) > 0).collect();
     let IoKind::Write { data, .. } = writes[0] else { panic!("a write") };
     assert_eq!((writes.len(), data[0].bytes().as_ptr()), (2, address));
     assert_eq!((durable_blocks(writes[0]), durable_blocks(writes[1])), (256, 1));
@@ -285,112 +285,112 @@ fn the_data_of_a_large_write_reaches_the_drive_without_a_copy_and_before_its_ent
 
 #[test]
 fn a_full_drive_reads_discards_replaces_and_deletes() {
-    let mut rig = Rig::new(6, config());
+    let mut setup = Setup::new(6, config());
     let mut extents = 0;
-    while rig.write(extents, 0, 256, 1, 1).is_ok() {
+    while setup.write(extents, 0, 256, 1, 1).is_ok() {
         extents += 1;
     }
-    assert_eq!(rig.write(extents, 0, 1, 1, 1).unwrap_err(), Error::Full);
-    assert_eq!((rig.store.free_bytes(), extents > 3), (0, true));
+    assert_eq!(setup.write(extents, 0, 1, 1, 1).unwrap_err(), Error::Full);
+    assert_eq!((setup.store.free_bytes(), extents > 3), (0, true));
     // Overwriting is no new data, whole or in part.
-    rig.write(0, 0, 256, 2, 2).unwrap();
-    rig.write(0, 7, 100, 3, 3).unwrap();
+    setup.write(0, 0, 256, 2, 2).unwrap();
+    setup.write(0, 7, 100, 3, 3).unwrap();
     let blocks = BlockSet::of(BlockRange { first: 0, count: 1 });
     let data = Some(segment(1, 4));
-    rig.ask(replace(2, blocks, LostBlocks::default(), data)).unwrap();
-    assert_eq!(rig.read(1).unwrap().0[..2], [4, 0]);
-    rig.ask(clear(0, 4)).unwrap();
-    assert_eq!(rig.read(0).unwrap(), (vec![0; 256], 4));
-    rig.write(extents, 0, 1, 1, 1).unwrap();
-    rig.ask(RequestKind::DeleteVolume { volume: id(0).volume }).unwrap();
-    rig.settle();
-    assert_eq!(rig.store.free_bytes(), extents * EXTENT_BYTES as u64);
+    setup.ask(replace(2, blocks, LostBlocks::default(), data)).unwrap();
+    assert_eq!(setup.read(1).unwrap().0[..2], [4, 0]);
+    setup.ask(clear(0, 4)).unwrap();
+    assert_eq!(setup.read(0).unwrap(), (vec![0; 256], 4));
+    setup.write(extents, 0, 1, 1, 1).unwrap();
+    setup.ask(RequestKind::DeleteVolume { volume: id(0).volume }).unwrap();
+    setup.settle();
+    assert_eq!(setup.store.free_bytes(), extents * EXTENT_BYTES as u64);
 }
 
 #[test]
 fn above_the_limit_requests_are_refused_and_later_taken() {
-    let mut rig = Rig::new(6, config());
+    let mut setup = Setup::new(6, config());
     for index in 0..40 {
-        rig.submit(write(1, 0, 1, 1, 1 + index));
+        setup.submit(write(1, 0, 1, 1, 1 + index));
     }
     let request = Request { deadline: Instant::NEVER, kind: read(1) };
-    assert_eq!(rig.store.handle_request(rig.now, RequestId(99), request.clone()), Err(Error::Busy));
-    rig.complete_all();
-    assert_eq!(rig.store.handle_request(rig.now, RequestId(99), request), Ok(()));
+    assert_eq!(setup.store.handle_request(setup.now, RequestId(99), request.clone()), Err(Error::Busy));
+    setup.complete_all();
+    assert_eq!(setup.store.handle_request(setup.now, RequestId(99), request), Ok(()));
 }
 
 #[test]
 fn no_more_ios_are_given_out_than_the_drive_shall_have() {
-    let mut rig = Rig::new(8, Config { ios_max: 3, pages_cached_max: 100, ..config() });
-    (0..6).for_each(|extent| drop(rig.write(extent, 0, 1, 1, 1).unwrap()));
+    let mut setup = Setup::new(8, Config { ios_max: 3, pages_cached_max: 100, ..config() });
+    (0..6).for_each(|extent| drop(setup.write(extent, 0, 1, 1, 1).unwrap()));
     for extent in 0..6 {
-        rig.submit(write(extent, 1, 100, 1, 2));
+        setup.submit(write(extent, 1, 100, 1, 2));
     }
-    rig.start_ios();
-    assert_eq!(rig.drive.in_flight(), 3);
-    rig.complete_all();
-    assert_eq!(core::iter::from_fn(|| rig.store.poll_completion()).filter(|(_, result)| result.is_ok()).count(), 6);
+    setup.start_ios();
+    assert_eq!(setup.drive.in_flight(), 3);
+    setup.complete_all();
+    assert_eq!(core::iter::from_fn(|| setup.store.poll_completion()).filter(|(_, result)| result.is_ok()).count(), 6);
 }
 
 #[test]
 fn what_expires_before_it_costs_an_io_is_dropped() {
-    let mut rig = Rig::new(6, config());
-    rig.write(1, 0, 20, 1, 1).unwrap();
-    rig.settle();
-    rig.asked.clear();
+    let mut setup = Setup::new(6, config());
+    setup.write(1, 0, 20, 1, 1).unwrap();
+    setup.settle();
+    setup.asked.clear();
     for kind in [write(1, 0, 1, 2, 2), read(1), clear(1, 2)] {
-        let request = Request { deadline: rig.now, kind };
-        rig.store.handle_request(rig.now, RequestId(77), request).unwrap();
-        assert!(matches!(rig.store.poll_completion(), Some((_, Err(Error::Expired)))));
+        let request = Request { deadline: setup.now, kind };
+        setup.store.handle_request(setup.now, RequestId(77), request).unwrap();
+        assert!(matches!(setup.store.poll_completion(), Some((_, Err(Error::Expired)))));
     }
-    rig.complete_all();
-    assert!(rig.asked.is_empty());
-    assert_eq!(rig.read(1).unwrap().1, 1);
+    setup.complete_all();
+    assert!(setup.asked.is_empty());
+    assert_eq!(setup.read(1).unwrap().1, 1);
 }
 
 #[test]
 fn a_failed_write_or_sync_poisons_the_drive() {
     for fails in [|io: &IoKind| durable_blocks(io) > 0, |io: &IoKind| matches!(io, IoKind::Sync)] {
-        let mut rig = Rig::new(6, config());
-        rig.submit(write(1, 0, 1, 2, 2));
+        let mut setup = Setup::new(6, config());
+        setup.submit(write(1, 0, 1, 2, 2));
         let mut failed = false;
         for _ in 0..40 {
-            while let Some(io) = rig.store.poll_io() {
+            while let Some(io) = setup.store.poll_io() {
                 if fails(&io.kind) {
-                    rig.store.handle_io(rig.now, io.id, Err(IoError { errno: 5 }));
+                    setup.store.handle_io(setup.now, io.id, Err(IoError { errno: 5 }));
                     failed = true;
                 } else {
-                    rig.drive.start(io);
+                    setup.drive.start(io);
                 }
             }
-            if rig.drive.in_flight() > 0 {
-                let (io, output) = rig.drive.complete(0, &mut rig.chance);
-                rig.store.handle_io(rig.now, io.id, Ok(output));
+            if setup.drive.in_flight() > 0 {
+                let (io, output) = setup.drive.complete(0, &mut setup.chance);
+                setup.store.handle_io(setup.now, io.id, Ok(output));
             } else {
-                rig.now = rig.now + Duration::from_secs(1);
-                rig.store.handle_timeout(rig.now);
+                setup.now = setup.now + Duration::from_secs(1);
+                setup.store.handle_timeout(setup.now);
             }
         }
         assert!(failed);
         let poisoned = Error::Poisoned(IoError { errno: 5 });
-        let _ = rig.store.poll_completion();
-        assert_eq!(rig.store.poll_event(), Some(Event::Poisoned(IoError { errno: 5 })));
-        rig.submit(read(1));
-        assert!(matches!(rig.store.poll_completion(), Some((_, Err(error))) if error == poisoned));
-        assert!(rig.store.poll_io().is_none() && rig.store.poll_timeout().is_none());
+        let _ = setup.store.poll_completion();
+        assert_eq!(setup.store.poll_event(), Some(Event::Poisoned(IoError { errno: 5 })));
+        setup.submit(read(1));
+        assert!(matches!(setup.store.poll_completion(), Some((_, Err(error))) if error == poisoned));
+        assert!(setup.store.poll_io().is_none() && setup.store.poll_timeout().is_none());
     }
 }
 
 /// The offset of an extent's first block on the drive.
-fn data_offset(rig: &Rig, extent: u64) -> usize {
-    let cell = rig.store.index.by_extent[&id(extent)];
-    let slot = rig.store.tables.infos[cell.0 as usize].unwrap().slot.unwrap();
-    usize::try_from(rig.store.geometry.slot_offset(slot, 0)).unwrap()
+fn data_offset(setup: &Setup, extent: u64) -> usize {
+    let cell = setup.store.index.by_extent[&id(extent)];
+    let slot = setup.store.tables.infos[cell.0 as usize].unwrap().slot.unwrap();
+    usize::try_from(setup.store.geometry.slot_offset(slot, 0)).unwrap()
 }
 
 #[test]
 fn damaged_blocks_are_reported_by_reads_and_scrub_and_repaired_by_replacement() {
-    let mut setup = Rig::new(6, Config { scrub_interval: Some(Duration::from_secs(9)), ..config() });
+    let mut setup = Setup::new(6, Config { scrub_interval: Some(Duration::from_secs(9)), ..config() });
     setup.write(1, 0, 256, 1, 1).unwrap();
     setup.write(2, 0, 256, 1, 1).unwrap();
     let at = data_offset(&setup, 1);
@@ -415,7 +415,7 @@ fn replace(version_of: u64, blocks: BlockSet, lost: LostBlocks, data: Option<Seg
 
 #[test]
 fn lost_blocks_are_damaged_until_they_are_written() {
-    let mut setup = Rig::new(6, config());
+    let mut setup = Setup::new(6, config());
     let (blocks, mut lost) = (BlockSet::of(BlockRange { first: 2, count: 5 }), LostBlocks::default());
     let sum = BlockChecksum::of(id(1), 3, AlignedBuf::copy_of(&[7; BLOCK_BYTES]).block(0));
     lost.insert(3, Some(sum));
@@ -442,7 +442,7 @@ fn lost_blocks_are_damaged_until_they_are_written() {
 
 #[test]
 fn what_can_be_read_is_salvaged_where_the_drive_fails_to_read() {
-    let mut setup = Rig::new(6, config());
+    let mut setup = Setup::new(6, config());
     setup.write(1, 0, 8, 1, 1).unwrap();
     setup.settle();
     let at = data_offset(&setup, 1);
@@ -472,40 +472,40 @@ fn what_can_be_read_is_salvaged_where_the_drive_fails_to_read() {
 
 #[test]
 fn a_failed_read_is_that_request_only() {
-    let mut rig = Rig::new(6, config());
-    rig.write(1, 0, 256, 1, 1).unwrap();
-    rig.submit(read(1));
-    let io = rig.store.poll_io().unwrap();
-    rig.store.handle_io(rig.now, io.id, Err(IoError { errno: 5 }));
+    let mut setup = Setup::new(6, config());
+    setup.write(1, 0, 256, 1, 1).unwrap();
+    setup.submit(read(1));
+    let io = setup.store.poll_io().unwrap();
+    setup.store.handle_io(setup.now, io.id, Err(IoError { errno: 5 }));
     let error = Error::ReadFailed(IoError { errno: 5 });
-    assert!(matches!(rig.store.poll_completion(), Some((_, Err(found))) if found == error));
-    assert_eq!(rig.read(1).unwrap().0, [1; 256]);
+    assert!(matches!(setup.store.poll_completion(), Some((_, Err(found))) if found == error));
+    assert_eq!(setup.read(1).unwrap().0, [1; 256]);
 }
 
 #[test]
 fn one_damaged_copy_of_a_page_is_repaired_and_two_are_refused() {
     for (copies, is_open) in [(vec![0], true), (vec![1], true), (vec![0, 1], false)] {
-        let mut rig = Rig::new(6, config());
-        rig.write(1, 0, 256, 1, 1).unwrap();
-        rig.settle();
-        let geometry = rig.store.geometry;
+        let mut setup = Setup::new(6, config());
+        setup.write(1, 0, 256, 1, 1).unwrap();
+        setup.settle();
+        let geometry = setup.store.geometry;
         let offset = |copy| usize::try_from(geometry.page_offset(PageId(0), copy)).unwrap();
         let places: Vec<usize> = copies.iter().map(|copy| offset(*copy)).collect();
-        places.iter().for_each(|at| rig.drive.flip(at + 700, 0x10));
-        let new = new_drive(rig.drive.bytes(), 3);
-        match open(&mut rig.drive, config(), expected(&new)) {
-            Ok(store) => rig.store = store,
+        places.iter().for_each(|at| setup.drive.flip(at + 700, 0x10));
+        let new = new_drive(setup.drive.bytes(), 3);
+        match open(&mut setup.drive, config(), expected(&new)) {
+            Ok(store) => setup.store = store,
             Err(error) => {
                 assert_eq!((error, is_open), (OpenError::Damaged("tables: both copies of a page"), false));
                 continue;
             }
         }
         assert!(is_open);
-        assert_eq!(rig.read(1).unwrap(), (vec![1; 256], 1));
-        rig.asked.clear();
-        rig.settle();
+        assert_eq!(setup.read(1).unwrap(), (vec![1; 256], 1));
+        setup.asked.clear();
+        setup.settle();
         let places = [0, 1].map(|copy| geometry.page_offset(PageId(0), copy));
-        let steps = rig.asked.iter().filter_map(|kind| match kind {
+        let steps = setup.asked.iter().filter_map(|kind| match kind {
             IoKind::Write { offset, .. } => places.iter().position(|place| place == offset).map(Some),
             IoKind::Sync => Some(None),
             IoKind::Read { .. } => None,
@@ -516,62 +516,64 @@ fn one_damaged_copy_of_a_page_is_repaired_and_two_are_refused() {
             [Some(damaged), None, Some(whole), None],
             "the whole copy is written last"
         );
-        let copy = |copy| rig.drive.content(offset(copy)..offset(copy) + BLOCK_BYTES);
+        let copy = |copy| setup.drive.content(offset(copy)..offset(copy) + BLOCK_BYTES);
         assert_eq!(copy(0), copy(1));
     }
 }
 
 #[test]
 fn lists_and_scans_come_in_pages() {
-    let mut rig = Rig::new(10, config());
-    (0..5).for_each(|extent| drop(rig.write(extent, 0, 1, 1, 1 + extent).unwrap()));
+    let mut setup = Setup::new(10, config());
+    (0..5).for_each(|extent| drop(setup.write(extent, 0, 1, 1, 1 + extent).unwrap()));
     let list = RequestKind::List { group: GROUP, after: None };
-    let Ok(Reply::Extents { extents, more }) = rig.ask(list) else { panic!("a list") };
+    let Ok(Reply::Extents { extents, more }) = setup.ask(list) else { panic!("a list") };
     assert_eq!((extents, more), (vec![(id(0), version(1)), (id(1), version(2)), (id(2), version(3))], true));
     let list = RequestKind::List { group: GROUP, after: Some(id(2)) };
-    let Ok(Reply::Extents { extents, more }) = rig.ask(list) else { panic!("a list") };
+    let Ok(Reply::Extents { extents, more }) = setup.ask(list) else { panic!("a list") };
     assert_eq!((extents, more), (vec![(id(3), version(4)), (id(4), version(5))], false));
 
     let key = |name: u8| Key::new(&[name]).unwrap();
     let value = Value::new(b"value").unwrap();
     for name in 0..4 {
-        rig.ask(RequestKind::PutRecord { key: key(name), value: value.clone() }).unwrap();
+        setup.ask(RequestKind::PutRecord { key: key(name), value: value.clone() }).unwrap();
     }
     let fifth = RequestKind::PutRecord { key: key(4), value: value.clone() };
-    assert_eq!(rig.ask(fifth.clone()).unwrap_err(), Error::TooManyRecords);
-    rig.ask(RequestKind::DeleteRecord { key: key(1) }).unwrap();
-    rig.ask(fifth).unwrap();
-    let Ok(Reply::Records { records, more }) = rig.ask(RequestKind::Scan { after: None }) else { panic!("a scan") };
+    assert_eq!(setup.ask(fifth.clone()).unwrap_err(), Error::TooManyRecords);
+    setup.ask(RequestKind::DeleteRecord { key: key(1) }).unwrap();
+    setup.ask(fifth).unwrap();
+    let Ok(Reply::Records { records, more }) = setup.ask(RequestKind::Scan { after: None }) else { panic!("a scan") };
     assert_eq!((records.len(), more), (3, true));
     let after = Some(records[2].0.clone());
-    let Ok(Reply::Records { records, more }) = rig.ask(RequestKind::Scan { after }) else { panic!("a scan") };
+    let Ok(Reply::Records { records, more }) = setup.ask(RequestKind::Scan { after }) else { panic!("a scan") };
     assert_eq!((records, more), (vec![(key(4), value)], false));
 }
 
 #[test]
 fn deleted_volumes_stay_deleted_until_they_are_forgotten() {
-    let mut rig = Rig::new(8, config());
+    let mut setup = Setup::new(8, config());
     let volume = id(0).volume;
-    (0..5).for_each(|extent| drop(rig.write(extent, 0, 20, 1, 1).unwrap()));
-    rig.ask(RequestKind::DeleteVolume { volume }).unwrap();
-    assert_eq!(rig.read(1).unwrap_err(), Error::VolumeDeleted);
-    assert_eq!(rig.write(9, 0, 1, 1, 9).unwrap_err(), Error::VolumeDeleted);
-    rig.settle();
+    (0..5).for_each(|extent| drop(setup.write(extent, 0, 20, 1, 1).unwrap()));
+    assert!(!setup.store.has_deleted_volumes());
+    setup.ask(RequestKind::DeleteVolume { volume }).unwrap();
+    assert!(setup.store.has_deleted_volumes());
+    assert_eq!(setup.read(1).unwrap_err(), Error::VolumeDeleted);
+    assert_eq!(setup.write(9, 0, 1, 1, 9).unwrap_err(), Error::VolumeDeleted);
+    setup.settle();
     let list = RequestKind::List { group: GROUP, after: None };
-    assert!(matches!(rig.ask(list), Ok(Reply::Extents { extents, more: false }) if extents.is_empty()));
+    assert!(matches!(setup.ask(list), Ok(Reply::Extents { extents, more: false }) if extents.is_empty()));
     for other in [1, 2] {
-        rig.ask(RequestKind::DeleteVolume { volume: VolumeId::from_bytes([other; 16]) }).unwrap();
+        setup.ask(RequestKind::DeleteVolume { volume: VolumeId::from_bytes([other; 16]) }).unwrap();
     }
     let fourth = RequestKind::DeleteVolume { volume: VolumeId::from_bytes([3; 16]) };
-    assert_eq!(rig.ask(fourth.clone()).unwrap_err(), Error::TooManyTombstones);
-    rig.ask(RequestKind::ForgetVolume { volume }).unwrap();
-    rig.ask(fourth).unwrap();
-    assert_eq!(rig.read(1).unwrap(), (vec![0; 256], 0));
+    assert_eq!(setup.ask(fourth.clone()).unwrap_err(), Error::TooManyTombstones);
+    setup.ask(RequestKind::ForgetVolume { volume }).unwrap();
+    setup.ask(fourth).unwrap();
+    assert_eq!(setup.read(1).unwrap(), (vec![0; 256], 0));
 }
 
 #[test]
 fn an_extent_without_data_keeps_its_version_until_it_is_forgotten() {
-    let mut setup = Rig::new(8, config());
+    let mut setup = Setup::new(8, config());
     setup.write(1, 0, 1, 1, 5).unwrap();
     let forget = |sequence| RequestKind::ForgetExtent { extent: id(1), version: version(sequence) };
     assert_eq!(setup.ask(forget(5)).unwrap_err(), Error::HasData);
@@ -588,10 +590,10 @@ fn an_extent_without_data_keeps_its_version_until_it_is_forgotten() {
 #[test]
 fn checksums_are_the_same_on_two_drives() {
     let sums = |first: usize| {
-        let mut rig = Rig::new(8, config());
-        rig.write(9, 0, 20, 7, 1).unwrap();
-        rig.write(1, first, 20, 7, 1).unwrap();
-        let Ok(Reply::Checksums { blocks, .. }) = rig.ask(RequestKind::Checksums { extent: id(1) }) else {
+        let mut setup = Setup::new(8, config());
+        setup.write(9, 0, 20, 7, 1).unwrap();
+        setup.write(1, first, 20, 7, 1).unwrap();
+        let Ok(Reply::Checksums { blocks, .. }) = setup.ask(RequestKind::Checksums { extent: id(1) }) else {
             panic!("checksums")
         };
         blocks
@@ -639,7 +641,7 @@ fn formatting_writes_both_copies_of_each_table_page_before_it_syncs() {
 
 #[test]
 fn drives_that_are_not_meant_are_refused() {
-    let mut setup = Rig::new(6, config());
+    let mut setup = Setup::new(6, config());
     let new = new_drive(setup.drive.bytes(), 3);
     let good = expected(&new);
     let foreign = ClusterId::from_bytes([8; 16]);
