@@ -161,3 +161,6 @@ impl fmt::Display for OpenError {
 }
 
 impl core::error::Error for OpenError {}
+
+#[cfg(test)]
+mod tests;

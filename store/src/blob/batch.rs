@@ -16,7 +16,7 @@ use crate::cursor::{FieldReader, FieldWriter};
 pub(super) const HEADER_LEN: usize = 64;
 const MAGIC: u32 = u32::from_be_bytes(*b"abat");
 const BATCH_VERSION: u16 = 1;
-const CHECKSUM_AT: usize = 48;
+pub(super) const CHECKSUM_AT: usize = 48;
 
 /// Where a batch stands in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl BatchSize {
     }
 }
 
-const fn meta_len(entries: usize) -> usize {
+pub(super) const fn meta_len(entries: usize) -> usize {
     HEADER_LEN + entries * ENTRY_LEN
 }
 
@@ -190,7 +190,7 @@ fn add_to_digest(digest: &mut Running, head: &[u8], sums: impl IntoIterator<Item
     sums.into_iter().for_each(|sum| digest.update(&sum.0.to_be_bytes()));
 }
 
-fn meta_checksum(salt: Salt, meta: &[u8]) -> Checksum {
+pub(super) fn meta_checksum(salt: Salt, meta: &[u8]) -> Checksum {
     let mut running = Running::default();
     running.update(&meta[..CHECKSUM_AT]);
     running.update(&meta[CHECKSUM_AT + 8..]);
@@ -245,16 +245,6 @@ impl Batch {
             add_to_digest(&mut digest, &segment[span.head..span.head_end], ChunkHasher::new(entry.blob).sums(data));
         }
         digest.checksum(salt) == self.digest || bugs.has(BlobBug::AcceptTornBatch)
-    }
-}
-
-/// Makes the checksum of header and entries right, whatever they say, if they lie in these bytes.
-#[cfg(any(test, feature = "proof"))]
-pub(super) fn reseal_batch(salt: Salt, bytes: &mut [u8]) {
-    let count = usize::try_from(u32::from_be_bytes(bytes[32..36].try_into().expect("four bytes"))).expect("32 bits");
-    if let Some(meta) = bytes.get_mut(..meta_len(count)) {
-        let sum = meta_checksum(salt, meta);
-        meta[CHECKSUM_AT..][..8].copy_from_slice(&sum.0.to_be_bytes());
     }
 }
 

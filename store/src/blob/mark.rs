@@ -15,11 +15,11 @@ use crate::cursor::{FieldReader, FieldWriter};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"asgm");
 const MARK_VERSION: u16 = 1;
-const CHECKSUM_AT: usize = 40;
+pub(super) const CHECKSUM_AT: usize = 40;
 /// Where entries begin in the last block of a segment.
-const ENTRIES_AT: usize = 64;
+pub(super) const ENTRIES_AT: usize = 64;
 /// Entries in the last block of a segment.
-const LAST_BLOCK_ENTRIES: usize = (BLOCK_BYTES - ENTRIES_AT) / ENTRY_LEN;
+pub(super) const LAST_BLOCK_ENTRIES: usize = (BLOCK_BYTES - ENTRIES_AT) / ENTRY_LEN;
 
 /// What a mark says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,18 +150,6 @@ pub(super) fn decode_summary(salt: Salt, seal: &Seal, segment_blocks: u32, block
         !entry.is_put() || span.head >= BLOCK_BYTES && span.end <= (segment_blocks as usize - 1) * BLOCK_BYTES
     };
     entries.iter().all(is_inside).then_some(entries)
-}
-
-/// Makes the checksums of a mark right, and of the entries in its block, whatever they say.
-#[cfg(any(test, feature = "proof"))]
-pub(super) fn reseal_mark(salt: Salt, block: &mut [u8]) {
-    let entries = usize::try_from(u32::from_be_bytes(block[12..16].try_into().expect("four bytes"))).expect("32 bits");
-    if block[6] == 3 && entries <= LAST_BLOCK_ENTRIES {
-        let sum = checksum(salt, &block[ENTRIES_AT..][..entries * ENTRY_LEN]);
-        block[32..40].copy_from_slice(&sum.0.to_be_bytes());
-    }
-    let sum = checksum(salt, &block[..CHECKSUM_AT]);
-    block[CHECKSUM_AT..][..8].copy_from_slice(&sum.0.to_be_bytes());
 }
 
 #[cfg(test)]

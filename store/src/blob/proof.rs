@@ -11,6 +11,7 @@
 
 mod any;
 mod model;
+mod reseal;
 mod run;
 
 use super::planted::{BlobBug, BlobBugs};

@@ -6,11 +6,10 @@
 use std::sync::OnceLock;
 
 use super::super::Salts;
-use super::super::batch::reseal_batch;
-use super::super::mark::reseal_mark;
 use super::super::planted::BlobBugs;
 use super::BlobCounts;
 use super::model::Model;
+use super::reseal::{reseal_batch, reseal_mark};
 use super::run::{AREA_BYTES, Run};
 use crate::buffer::BLOCK_BYTES;
 use crate::cursor::FieldReader;
