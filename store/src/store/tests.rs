@@ -549,6 +549,28 @@ fn lists_and_scans_come_in_pages() {
 }
 
 #[test]
+fn a_store_is_not_settled_while_a_write_is_under_way() {
+    let mut setup = Setup::new(8, config());
+    setup.settle();
+    setup.submit(write(1, 0, 4, 1, 1));
+    let mut ios = 0;
+    for _ in 0..40 {
+        setup.start_ios();
+        while setup.drive.in_flight() > 0 {
+            assert!(!setup.store.is_settled(), "{:?}", setup.asked.last());
+            ios += 1;
+            let (io, output) = setup.drive.complete(0, &mut setup.chance);
+            setup.store.handle_io(setup.now, io.id, Ok(output));
+            setup.start_ios();
+        }
+        setup.now = setup.now + Duration::from_millis(100);
+        setup.store.handle_timeout(setup.now);
+    }
+    assert!(setup.store.is_settled());
+    assert!(ios >= 4, "the batch, the data, the table, and what says that they are there: {ios}");
+}
+
+#[test]
 fn deleted_volumes_stay_deleted_until_they_are_forgotten() {
     let mut setup = Setup::new(8, config());
     let volume = id(0).volume;
