@@ -101,7 +101,22 @@ fn impossible_layouts_are_refused() {
         LayoutOptions { records_max: 0, ..good },
         LayoutOptions { records_max: TABLE_ENTRIES_MAX + 1, ..good },
         LayoutOptions { tombstones_max: 0, ..good },
+        LayoutOptions { tombstones_max: TABLE_ENTRIES_MAX + 1, ..good },
     ] {
         assert!(matches!(Geometry::plan(1 << 40, options), Err(OpenError::BadLayout(_))), "{options:?}");
+    }
+}
+
+#[test]
+fn the_limits_of_a_layout_belong_to_it() {
+    let plan = |journal_blocks, records_max, tombstones_max| {
+        Geometry::plan(1 << 40, LayoutOptions { journal_blocks, records_max, tombstones_max }).is_ok()
+    };
+    for [least, most] in [
+        [JOURNAL_BLOCKS_MIN, JOURNAL_BLOCKS_MAX].map(|limit| (limit, 9, 9)),
+        [1, TABLE_ENTRIES_MAX].map(|limit| (JOURNAL_BLOCKS_MIN, limit, 9)),
+        [1, TABLE_ENTRIES_MAX].map(|limit| (JOURNAL_BLOCKS_MIN, 9, limit)),
+    ] {
+        assert!(plan(least.0, least.1, least.2) && plan(most.0, most.1, most.2), "{least:?} {most:?}");
     }
 }
