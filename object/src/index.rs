@@ -13,6 +13,7 @@
 //! - A commit is checked and applied in the order of the log; a reply to it leaves after its batch is durable.
 //! - Reads see every commit that was answered before they came, and no commit that could still be lost.
 //! - After an IO has failed, nothing is answered but [`Reply::Unavailable`]: another owner may have begun.
+//! - Writes that find no room end nothing: their commits are answered by [`Reply::Full`], and the log goes on where it was.
 //!
 //! Deliberately absent: splitting of ranges, and maps that are larger than memory. Opening reads the whole log.
 //!

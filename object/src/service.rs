@@ -110,6 +110,7 @@ impl<C: Cluster> ObjectService<C> {
             Reply::Refused(number) if room.is_some_and(|room| room == number as usize) => Err(Error::OverQuota),
             Reply::Refused(_) => Ok(Committed::Changed),
             Reply::TooLarge => Err(Error::BadRequest("the record of the object is too long for the index")),
+            Reply::Full => Err(Error::Full),
             _ => Err(Error::Unavailable),
         }
     }

@@ -5,6 +5,7 @@
 //! fails here, and the range closes. The group refuses requests of earlier epochs by itself.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +34,8 @@ const INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar objranges");
 const OLD_INDEX_VOLUME: VolumeId = VolumeId::from_bytes(*b"ashlar obj index");
 /// Extents of one range, as a power of two: numbers of extents begin with the placement group's.
 const RANGE_EXTENTS_LOG2: u32 = 24;
+/// How often it is told of one range that there is no room for it.
+const FULL_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// The way to the placement group while this server has its primary.
 struct Owned<R: Runtime> {
@@ -107,6 +110,8 @@ struct Held {
     range: Range,
     waiting: BTreeMap<Token, Promise<Reply>>,
     last: u64,
+    /// When it was last told that there is no room.
+    told_full: Option<Instant>,
 }
 
 /// One range that this server owns.
@@ -142,8 +147,8 @@ impl<R: Runtime> IndexHost<R> {
         let initiator = Initiator::pinned(attachment, volume, (group, config), Limits::default(), PACING, seed);
         let attachment = Attachment::new(Arc::clone(&owned) as Arc<dyn Fabric>, initiator, size);
         let range = Range::open(RangeConfig::default(), node.draw());
-        let host =
-            Arc::new(Self { owned, attachment, held: Mutex::new(Held { range, waiting: BTreeMap::new(), last: 0 }) });
+        let held = Held { range, waiting: BTreeMap::new(), last: 0, told_full: None };
+        let host = Arc::new(Self { owned, attachment, held: Mutex::new(held) });
         host.go_on();
         host
     }
@@ -155,6 +160,11 @@ impl<R: Runtime> IndexHost<R> {
     /// Whether this server can own the range no longer, or an IO has failed: nothing is answered any more.
     pub(super) fn is_closed(&self) -> bool {
         self.owned.epoch_now().is_none() || self.lock().range.is_closed()
+    }
+
+    /// Whether it is closed for want of room alone: it may be opened again in the same epoch.
+    pub(super) fn may_reopen(&self) -> bool {
+        self.lock().range.may_reopen()
     }
 
     /// The latest epoch in which this server is known to have the primary.
@@ -210,11 +220,29 @@ impl<R: Runtime> IndexHost<R> {
             Io::Confirm => self.attachment.read(self.at(Place::Head), ashlar_replica::request::BLOCK_BYTES).await,
         };
         let result = result.map_err(|failure| {
+            if failure.lacks_room() {
+                self.tell_full();
+                return IoFailed::Full;
+            }
             tracing::debug!(?failure, group = ?self.owned.group, "an index range ends at this server");
-            IoFailed
+            IoFailed::Lost
         });
         self.lock().range.handle_io(id, result);
         self.go_on();
+    }
+
+    /// Says that objects cannot be put for want of room, once a minute at most.
+    fn tell_full(&self) {
+        let now = self.owned.node.runtime().now();
+        let told = &mut self.lock().told_full;
+        if told.is_none_or(|told| now.saturating_since(told) >= FULL_TOLD_EVERY) {
+            *told = Some(now);
+            tracing::warn!(
+                group = self.owned.group.pg.0,
+                "the drives have no room for the index of objects, which takes space of volumes: puts are refused with 507; delete or \
+                 trim something of volumes, or add drives"
+            );
+        }
     }
 
     /// Where an extent begins in the volume of all ranges.

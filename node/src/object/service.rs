@@ -268,7 +268,7 @@ impl<R: Runtime> ObjectNode<R> {
         let mut ranges = self.ranges();
         ranges.retain(|group, host| {
             let is_closed = host.is_closed();
-            if is_closed {
+            if is_closed && !host.may_reopen() {
                 // Of the epoch in which it closed requests may still be under way: it opens again in a later one.
                 closed.insert(*group, host.epoch());
             }

@@ -76,6 +76,13 @@ pub enum Failure {
     Stopping,
 }
 
+impl Failure {
+    /// Whether a write was refused because it needs space that the drives have not. It may be done in part.
+    pub(crate) const fn lacks_room(&self) -> bool {
+        matches!(self, Self::Volume(Error::Full))
+    }
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Volume(error)

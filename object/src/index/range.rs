@@ -70,9 +70,14 @@ pub enum Io {
     Confirm,
 }
 
-/// The IO could not be done, and never will be by this owner.
+/// Why an IO could not be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IoFailed;
+pub enum IoFailed {
+    /// It may be done or not, and never will be by this owner.
+    Lost,
+    /// A write needs space for an extent that has none yet, and the drives have none. It is not done, except perhaps for a part.
+    Full,
+}
 
 /// Names a request from [`Range::handle_request`] to its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,16 +127,20 @@ enum State {
     /// The first head is being written.
     WritingHead,
     Serving,
-    /// An IO has failed.
+    /// An IO has failed, and another one may be under way.
     Closed,
+    /// There is no room for the first head, and nothing is under way.
+    NoRoom,
 }
 
 /// What an IO was for.
 #[derive(Debug)]
 enum Purpose {
     Open,
-    /// A part of the round that is under way.
+    /// A batch of the stream, or the head.
     Round,
+    /// A batch of the stream that is being written anew.
+    Rewrite,
     Confirm(Vec<(Token, Reply)>),
     Probe,
     Clear,
@@ -146,6 +155,12 @@ struct Round {
     outstanding: usize,
     /// The head is being changed to the stream that was written anew.
     is_switch: bool,
+    /// Where the stream ended before.
+    before: Option<Stream>,
+    /// There was no room for the changes.
+    is_refused: bool,
+    /// There was no room in the stream that is written anew.
+    spoils_rewrite: bool,
 }
 
 /// One range at its owner.
@@ -163,6 +178,8 @@ pub struct Range {
     version: u64,
     stream: Stream,
     rewrite: Option<Rewrite>,
+    /// Bytes that the stream has to have before it is written anew, after there was no room for that.
+    rewrite_after: u64,
     cleaning: Option<Cleaning>,
     /// Requests that came before the range was open, and commits that wait for the next round.
     waiting: VecDeque<(Token, Request)>,
@@ -191,6 +208,7 @@ impl Range {
             version: 1,
             stream: Stream::new(StreamId([0; 16]), Area::First),
             rewrite: None,
+            rewrite_after: 0,
             cleaning: None,
             waiting: VecDeque::new(),
             round: None,
@@ -214,7 +232,13 @@ impl Range {
     /// Whether an IO has failed: the owner is to be dropped.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, State::Closed | State::NoRoom)
+    }
+
+    /// Whether it is closed and nothing that it began is under way: it may be opened again in the same epoch.
+    #[must_use]
+    pub const fn may_reopen(&self) -> bool {
+        matches!(self.state, State::NoRoom)
     }
 
     /// Keys that have a value.
@@ -288,18 +312,25 @@ impl Range {
             assert!(self.is_closed(), "an IO is completed once");
             return;
         };
-        let Ok(bytes) = result else {
-            if let Purpose::Confirm(replies) = purpose {
-                self.unconfirmed.extend(replies);
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(IoFailed::Full) => {
+                self.handle_full(&purpose);
+                return self.go_on();
             }
-            return self.close();
+            Err(IoFailed::Lost) => {
+                if let Purpose::Confirm(replies) = purpose {
+                    self.unconfirmed.extend(replies);
+                }
+                return self.close();
+            }
         };
         if self.is_closed() {
             return;
         }
         match purpose {
             Purpose::Open => self.handle_opened(&bytes),
-            Purpose::Round => self.handle_written(),
+            Purpose::Round | Purpose::Rewrite => self.handle_written(),
             Purpose::Confirm(replies) => {
                 self.is_confirming = false;
                 self.replies.extend(replies);
@@ -308,6 +339,22 @@ impl Range {
             Purpose::Clear => self.handle_cleared(),
         }
         self.go_on();
+    }
+
+    /// A write had no room.
+    fn handle_full(&mut self, purpose: &Purpose) {
+        match (purpose, self.round.as_mut()) {
+            (Purpose::Round, Some(round)) if !round.is_switch => round.is_refused = true,
+            (Purpose::Rewrite, Some(round)) => round.spoils_rewrite = true,
+            (Purpose::Open, _) if matches!(self.state, State::WritingHead) => {
+                self.close();
+                self.state = State::NoRoom;
+                return;
+            }
+            // What has space already never lacks it.
+            _ => return self.close(),
+        }
+        self.handle_written();
     }
 
     /// Nothing that is not known to be the latest is told any more.
@@ -349,7 +396,7 @@ impl Range {
                 Err(_) => self.close(),
             },
             State::WritingHead => self.serve(),
-            State::Serving | State::Closed => unreachable!("nothing is opened then"),
+            State::Serving | State::Closed | State::NoRoom => unreachable!("nothing is opened then"),
         }
     }
 
@@ -459,12 +506,15 @@ impl Range {
         }
         self.gather(&mut round);
         // The step first: it has the keys as they are before this round's changes.
-        let mut ios = Vec::from_iter(self.step_rewrite());
+        let mut ios: Vec<(Purpose, Option<Io>)> = Vec::new();
+        ios.extend(self.step_rewrite().map(|io| (Purpose::Rewrite, io)));
         if !round.changes.is_empty() {
-            ios.push(self.stream.append(&round.changes));
-            ios.extend(self.rewrite.as_mut().map(|rewrite| rewrite.stream.append(&round.changes)));
+            round.before = Some(self.stream);
+            ios.push((Purpose::Round, self.stream.append(&round.changes)));
+            let also = self.rewrite.as_mut().map(|rewrite| rewrite.stream.append(&round.changes));
+            ios.extend(also.map(|io| (Purpose::Rewrite, io)));
         }
-        if ios.iter().any(Option::is_none) {
+        if ios.iter().any(|(_, io)| io.is_none()) {
             // An area is full: a terabyte of log that was not written anew.
             self.unconfirmed.append(&mut round.replies);
             return self.close();
@@ -480,7 +530,11 @@ impl Range {
             self.replies.extend(round.replies.drain(..));
         }
         round.outstanding = ios.len();
-        ios.into_iter().flatten().for_each(|io| self.start(Purpose::Round, io));
+        for (purpose, io) in ios {
+            if let Some(io) = io {
+                self.start(purpose, io);
+            }
+        }
         self.round = Some(round);
     }
 
@@ -504,6 +558,15 @@ impl Range {
             return;
         }
         let round = self.round.take().expect("it was just there");
+        if let Some(before) = round.before.filter(|_| round.is_refused) {
+            // The other stream may have the changes. What was refused by a check may have been so because of others of the round.
+            self.stream = before;
+            self.give_up_rewrite();
+            return self.replies.extend(round.replies.into_iter().map(|(token, _)| (token, Reply::Full)));
+        }
+        if round.spoils_rewrite {
+            self.give_up_rewrite();
+        }
         if round.is_switch {
             self.finish_rewrite();
         }

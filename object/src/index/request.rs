@@ -136,6 +136,8 @@ pub enum Reply {
     TooLarge,
     /// This server does not own the range, or not any more. A commit may have taken effect.
     Unavailable,
+    /// The drives have no room for the commit in the log; nothing has changed.
+    Full,
 }
 
 impl Request {
@@ -307,6 +309,7 @@ impl Reply {
             }
             Self::TooLarge => out.put_u8(4),
             Self::Unavailable => out.put_u8(5),
+            Self::Full => out.put_u8(7),
             Self::Usage(Usage { objects, versions, parts, bytes }) => {
                 out.put_u8(6);
                 [objects, versions, parts, bytes].into_iter().for_each(|number| out.put_u64(*number));
@@ -348,6 +351,7 @@ impl Reply {
                 let (objects, versions) = (from.u64()?, from.u64()?);
                 Self::Usage(Usage { objects, versions, parts: from.u64()?, bytes: from.u64()? })
             }
+            7 => Self::Full,
             _ => return Err(Malformed),
         };
         from.end()?;

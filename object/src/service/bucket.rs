@@ -48,6 +48,7 @@ impl<C: Cluster> ObjectService<C> {
         match self.cluster.index(bucket, Request::Commit { checks, changes: vec![seal, versioning] }).await {
             Reply::Committed { .. } => Ok(()),
             Reply::Refused(_) => Err(Error::BucketNotEmpty),
+            Reply::Full => Err(Error::Full),
             _ => Err(Error::Unavailable),
         }
     }
@@ -57,10 +58,11 @@ impl<C: Cluster> ObjectService<C> {
         let found = self.scan_all(bucket, key::uploads(bucket), key::all_parts_end(bucket)).await?;
         for some in found.chunks(CHANGES_MAX) {
             let changes = some.iter().map(|(key, _)| Change { key: key.clone(), value: None }).collect();
-            let Reply::Committed { .. } = self.cluster.index(bucket, Request::Commit { checks: vec![], changes }).await
-            else {
-                return Err(Error::Unavailable);
-            };
+            match self.cluster.index(bucket, Request::Commit { checks: vec![], changes }).await {
+                Reply::Committed { .. } => {}
+                Reply::Full => return Err(Error::Full),
+                _ => return Err(Error::Unavailable),
+            }
             for (_, entry) in some.iter().filter(|(key, _)| key::part_number(key).is_some()) {
                 if let Ok(record) = PartRecord::decode(&entry.value) {
                     self.discard_unread(record.content);
@@ -80,6 +82,7 @@ impl<C: Cluster> ObjectService<C> {
         let request = Request::Commit { checks: vec![Check::Absent(key)], changes: vec![change] };
         match self.cluster.index(bucket, request).await {
             Reply::Committed { .. } => Ok(()),
+            Reply::Full => Err(Error::Full),
             _ => Err(Error::Unavailable),
         }
     }

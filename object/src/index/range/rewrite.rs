@@ -41,7 +41,8 @@ impl Cleaning {
 impl Range {
     /// Begins to write the stream anew if it has grown to four times what it holds.
     pub(super) fn begin_rewrite(&mut self) {
-        let is_long = self.stream.bytes >= self.config.rewrite_bytes_min && self.stream.bytes / 4 >= self.live_bytes;
+        let bytes_min = self.config.rewrite_bytes_min.max(self.rewrite_after);
+        let is_long = self.stream.bytes >= bytes_min && self.stream.bytes / 4 >= self.live_bytes;
         if is_long && self.rewrite.is_none() && self.cleaning.is_none() {
             let stream = Stream::new(self.draw(), self.stream.area.other());
             self.rewrite = Some(Rewrite { stream, cursor: None, is_whole: false });
@@ -75,8 +76,18 @@ impl Range {
         let rewrite = self.rewrite.take().expect("it is whole");
         let old = core::mem::replace(&mut self.stream, rewrite.stream);
         self.cleaning = Some(Cleaning::Clearing(old.area, old.extent));
+        self.rewrite_after = 0;
         (round.outstanding, round.is_switch) = (1, true);
         self.write_head(Purpose::Round);
+    }
+
+    /// There is no room for the new stream, or it has changes that the old one has not: what it has goes. It is begun again once the
+    /// old one has grown by as much as it takes to be written anew at all.
+    pub(super) fn give_up_rewrite(&mut self) {
+        let Some(Rewrite { stream, .. }) = self.rewrite.take() else { return };
+        self.rewrite_after = self.stream.bytes + self.config.rewrite_bytes_min;
+        self.cleaning = Some(Cleaning::Clearing(stream.area, stream.extent));
+        self.clean();
     }
 
     /// The head names the new stream: the old one's extents can go.

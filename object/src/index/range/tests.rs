@@ -74,6 +74,23 @@ fn ask(range: &mut Range, extents: &mut Extents, request: Request) -> Reply {
     replies.remove(0).1
 }
 
+/// The same where no extent gets space that has none yet; the last writes come first.
+fn ask_without_room(range: &mut Range, extents: &mut Extents, requests: Vec<Request>) -> Vec<(Token, Reply)> {
+    (1..).zip(requests).for_each(|(token, request)| range.handle_request(Token(token), request));
+    while !range.io.is_empty() {
+        let mut ios: Vec<_> = core::iter::from_fn(|| range.poll_io()).collect();
+        ios.reverse();
+        for (id, io) in ios {
+            let lacks_room = matches!(&io, Io::Write { place, .. } if !extents.0.contains_key(&place.extent()));
+            let result = if lacks_room { Err(IoFailed::Full) } else { Ok(extents.execute(&io)) };
+            range.handle_io(id, result);
+        }
+    }
+    let mut replies: Vec<_> = core::iter::from_fn(|| range.poll_reply()).collect();
+    replies.sort_by_key(|(token, _)| *token);
+    replies
+}
+
 #[test]
 fn a_commit_is_found_again_by_the_next_owner() {
     let mut extents = Extents::default();
@@ -231,7 +248,7 @@ fn no_reply_leaves_before_its_batch_is_durable_and_no_read_before_a_later_confir
     assert!(range.poll_reply().is_none());
     let (confirm, io) = range.poll_io().expect("the next confirmation");
     assert_eq!(io, Io::Confirm);
-    range.handle_io(confirm, Err(IoFailed));
+    range.handle_io(confirm, Err(IoFailed::Lost));
     assert_eq!(range.poll_reply(), Some((Token(3), Reply::Unavailable)));
     assert!(range.is_closed());
     range.handle_request(Token(4), Request::Get(b"a".to_vec()));
@@ -500,6 +517,88 @@ fn spans_share_a_page_in_their_order() {
 }
 
 #[test]
+fn a_commit_without_room_changes_nothing_and_ends_nothing() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    let put_a = || commit(vec![Check::Absent(b"a".to_vec())], vec![put(b"a", b"1")]);
+    let get = || Request::Get(b"a".to_vec());
+    // The second one is refused because of the first, which is not done: it is no answer that the key is there.
+    let replies = ask_without_room(&mut range, &mut extents, vec![put_a(), put_a(), get()]);
+    assert_eq!(
+        replies.into_iter().map(|(_, reply)| reply).collect::<Vec<_>>(),
+        [Reply::Full, Reply::Full, Reply::Value(None)]
+    );
+    assert!(range.is_serving() && !range.is_closed());
+    assert!(matches!(ask(&mut range, &mut extents, put_a()), Reply::Committed { .. }), "there is room again");
+    // What has space goes on.
+    let replies = ask_without_room(&mut range, &mut extents, vec![commit(vec![], vec![put(b"b", b"2")])]);
+    assert!(matches!(replies[0].1, Reply::Committed { .. }));
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!(next.map, range.map);
+}
+
+#[test]
+fn a_stream_without_room_goes_on_where_it_was() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(RangeConfig { rewrite_bytes_min: u64::MAX, ..small() }, 1);
+    let large = |number: u8| commit(vec![], vec![put(&[number], &vec![number; 400 << 10])]);
+    for number in [1, 2] {
+        assert!(matches!(ask(&mut range, &mut extents, large(number)), Reply::Committed { .. }));
+    }
+    // The third would be in an extent of its own; a small one finds room behind the second.
+    assert_eq!(ask_without_room(&mut range, &mut extents, vec![large(3)])[0].1, Reply::Full);
+    let small_one = commit(vec![], vec![remove(&[1])]);
+    assert!(matches!(ask_without_room(&mut range, &mut extents, vec![small_one])[0].1, Reply::Committed { .. }));
+    assert!(matches!(ask(&mut range, &mut extents, large(4)), Reply::Committed { .. }));
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!(
+        (next.map.keys().collect::<Vec<_>>(), next.stream_bytes()),
+        (vec![&vec![2], &vec![4]], range.stream_bytes())
+    );
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_anew_for_want_of_room_is_tried_again_later() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    settle(&mut range, &mut extents);
+    let change = || commit(vec![], vec![put(b"a", b"1")]);
+    ask(&mut range, &mut extents, change());
+    let mut refused = 0;
+    for _ in 0..40 {
+        let replies = ask_without_room(&mut range, &mut extents, vec![change()]);
+        assert!(matches!(replies[..], [(_, Reply::Committed { .. })]), "{replies:?}");
+        refused += u32::from(range.rewrite_after > 0);
+    }
+    assert!(refused > 0 && range.rewrite.is_none() && range.cleaning.is_none());
+    assert_eq!(range.stream.area, Area::First, "it was not written anew");
+    assert_eq!(range.rewrite_after, range.config.rewrite_bytes_min * 3, "it was begun twice, not with each commit");
+    for _ in 0..20 {
+        ask(&mut range, &mut extents, change());
+    }
+    assert_eq!((range.stream.area, range.rewrite_after), (Area::Second, 0));
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, &mut extents);
+    assert_eq!(next.map, range.map);
+}
+
+#[test]
+fn a_range_that_has_no_room_for_its_head_may_be_opened_again() {
+    let mut extents = Extents::default();
+    let mut range = Range::open(small(), 1);
+    let replies = ask_without_room(&mut range, &mut extents, vec![Request::Get(b"a".to_vec())]);
+    assert_eq!(replies, [(Token(1), Reply::Unavailable)]);
+    assert!(range.is_closed() && range.may_reopen());
+    let mut other = Range::open(small(), 2);
+    let (id, _) = other.poll_io().unwrap();
+    other.handle_io(id, Err(IoFailed::Lost));
+    assert!(other.is_closed() && !other.may_reopen());
+}
+
+#[test]
 fn when_an_io_has_failed_everybody_who_waits_is_told_once() {
     let mut extents = Extents::default();
     let mut range = Range::open(small(), 1);
@@ -511,7 +610,7 @@ fn when_an_io_has_failed_everybody_who_waits_is_told_once() {
     assert_eq!(io, Io::Confirm);
     range.handle_request(Token(3), commit(vec![], vec![put(b"a", b"2")]));
     range.handle_request(Token(4), Request::Get(b"a".to_vec()));
-    range.handle_io(write, Err(IoFailed));
+    range.handle_io(write, Err(IoFailed::Lost));
     range.handle_io(confirm, Ok(Bytes::new()));
     range.handle_request(Token(5), Request::Usage(BUCKET));
     let mut replies: Vec<(Token, Reply)> = core::iter::from_fn(|| range.poll_reply()).collect();
@@ -636,4 +735,62 @@ fn owners(u: &mut Unstructured<'_>) -> Drawn<()> {
 #[test]
 fn every_owner_finds_what_was_answered() {
     arbtest(owners).budget_ms(2_000);
+}
+
+/// Owners whose writes may find no room, perhaps after a part: what was answered as done is there, and nothing else.
+fn owners_without_room(u: &mut Unstructured<'_>) -> Drawn<()> {
+    let mut extents = Extents::default();
+    let mut model: BTreeMap<Vec<u8>, Bytes> = BTreeMap::new();
+    for owner in 0..4 {
+        let config = RangeConfig { requests_max: 1_000, rewrite_bytes_min: 8 << 10, rewrite_step_bytes: 4_000 };
+        let mut range = Range::open(config, owner);
+        settle(&mut range, &mut extents);
+        let found: BTreeMap<_, _> = range.map.iter().map(|(key, entry)| (key.clone(), entry.value.clone())).collect();
+        assert_eq!(found, model);
+        for _ in 0..u.int_in_range(0..=20)? {
+            let mut asked = Vec::new();
+            for token in 0..u.int_in_range(1..=3)? {
+                // Of zeroes, what is missing of a batch would be there already.
+                let value =
+                    if u.ratio(1, 4)? { None } else { Some(Bytes::from(vec![u.int_in_range(1..=255)?; 3_000])) };
+                let change = Change { key: vec![b'a' + u.int_in_range(0..=3)?], value };
+                asked.push(change.clone());
+                range.handle_request(Token(token), commit(vec![], vec![change]));
+            }
+            let mut under_way: Vec<(IoId, Io)> = Vec::new();
+            loop {
+                under_way.extend(core::iter::from_fn(|| range.poll_io()));
+                if under_way.is_empty() {
+                    break;
+                }
+                let (id, io) = under_way.swap_remove(u.choose_index(under_way.len())?);
+                let result = match &io {
+                    Io::Write { place: place @ Place::Extent(..), offset, data } if u.ratio(1, 3)? => {
+                        let data = data.slice(..data.len() / BLOCK / 2 * BLOCK);
+                        extents.execute(&Io::Write { place: *place, offset: *offset, data });
+                        Err(IoFailed::Full)
+                    }
+                    io => Ok(extents.execute(io)),
+                };
+                range.handle_io(id, result);
+            }
+            let mut replies: Vec<_> = core::iter::from_fn(|| range.poll_reply()).collect();
+            replies.sort_by_key(|(token, _)| *token);
+            assert_eq!(replies.len(), asked.len(), "one request, one reply");
+            for ((_, reply), Change { key, value }) in replies.into_iter().zip(asked) {
+                match (reply, value) {
+                    (Reply::Committed { .. }, Some(value)) => drop(model.insert(key, value)),
+                    (Reply::Committed { .. }, None) => drop(model.remove(&key)),
+                    (Reply::Full, _) => {}
+                    (other, _) => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn every_owner_finds_what_found_room() {
+    arbtest(owners_without_room).budget_ms(2_000);
 }

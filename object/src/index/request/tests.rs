@@ -46,6 +46,7 @@ fn replies() -> Vec<Reply> {
         Reply::TooLarge,
         Reply::Unavailable,
         Reply::Usage(Usage { objects: 1, versions: 2, parts: 3, bytes: 1 << 33 }),
+        Reply::Full,
     ]
 }
 
@@ -78,6 +79,7 @@ fn golden_bytes() {
     assert_eq!(requests().remove(4).encode(), room);
     let usage = [&[1, 6][..], &[0, 0, 0, 0, 0, 0, 0, 1], &[0, 0, 0, 0, 0, 0, 0, 2], &[0, 0, 0, 0, 0, 0, 0, 3]].concat();
     assert_eq!(replies().remove(7).encode(), [usage, vec![0, 0, 0, 2, 0, 0, 0, 0]].concat());
+    assert_eq!(replies().remove(8).encode(), [1, 7]);
 }
 
 #[test]
