@@ -571,7 +571,7 @@ impl Session {
         let context = if self.client.transaction.is_some() { Context::Multi } else { Context::TopLevel };
         let permitted = self.engine.permit(&self.client, ready.command, args, context, now.unix_ms());
         permitted.map_err(|denial| denial.error(&self.client.user.name, ready.command))?;
-        if let Err(error) = self.route(ready, args, hint) {
+        if let Err(error) = self.route(ready, args, hint, now) {
             if self.engine.migration.hold.is_on() && self.waits_for_slot((ready, args, hint), now) {
                 return Ok(());
             }
@@ -632,11 +632,11 @@ impl Session {
 
     /// Whether a node of a cluster runs the request.
     #[inline]
-    fn route(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>) -> Result<(), Error> {
+    fn route(&mut self, ready: Ready, args: Args<'_>, hint: Option<Key<'_>>, now: Now) -> Result<(), Error> {
         let Self { engine, settings, client, .. } = self;
         match engine.cluster() {
             None => Ok(()),
-            Some(cluster) => route::admit(engine, cluster, settings, client, (ready, args, hint)),
+            Some(cluster) => route::admit(engine, cluster, settings, client, (ready, args, hint), now.instant),
         }
     }
 
@@ -676,7 +676,8 @@ impl Session {
             return Ok(());
         };
         if let Some(cluster) = engine.cluster()
-            && let Err(error) = route::confirm(engine, cluster, settings, client, (ready, args, hint), &mut keys)
+            && let Err(error) =
+                route::confirm(engine, cluster, settings, client, (ready, args, hint), &mut keys, now.instant)
         {
             drop(keys);
             send_away(engine, client, reply, ready, &error);

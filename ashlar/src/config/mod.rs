@@ -206,6 +206,10 @@ pub fn resolve(texts: Texts<'_>) -> Result<Config, Vec<Problem>> {
         let what = format!("missing: others cannot reach {}; say under which HOST:PORT they can", config.listen.ip());
         problems.push(Problem { place: "advertise".into(), what });
     }
+    if let Some(place) = config.advertise.as_deref().filter(|place| is_unspecified(place)) {
+        let what = format!("{place}: others cannot reach this address; say under which HOST:PORT they can");
+        problems.push(Problem { place: "advertise".into(), what });
+    }
     problems.extend(check_replica_port(&config, &values));
     problems.extend(ports::check(&config, &values));
     problems.extend(check_kv_bind(&config));
@@ -265,6 +269,11 @@ fn check_kv_bind(config: &Config) -> Option<Problem> {
         config.listen.ip(),
     );
     Some(Problem { place: "kv_bind".into(), what })
+}
+
+/// Whether a place is an address that stands for all of a machine's own.
+fn is_unspecified(place: &str) -> bool {
+    place.parse::<SocketAddr>().is_ok_and(|place| place.ip().is_unspecified())
 }
 
 /// There is a port for the second engine.

@@ -177,6 +177,10 @@ fn problems_say_where_and_what() {
             "data = \"d\"\nlisten = \"0.0.0.0:1\"",
             "advertise: missing: others cannot reach 0.0.0.0; say under which HOST:PORT they can",
         ),
+        (
+            "data = \"d\"\nadvertise = \"[::]:1\"",
+            "advertise: [::]:1: others cannot reach this address; say under which HOST:PORT they can",
+        ),
         ("data = \"d\"\ndrive_mib = 300", "drive_mib: 300 is too small: a drive has 1024 MiB at least; 0 for none"),
         (
             "data = \"d\"\ndrive_mib = 1024\nobject_mib = 256",

@@ -12,11 +12,12 @@ mod network;
 mod persistence;
 pub(in crate::os) mod store;
 
+use core::convert::Infallible;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use std::{iter, slice, thread};
@@ -172,6 +173,8 @@ pub struct Serving {
     threads: Vec<thread::JoinHandle<()>>,
     engines: Vec<Running>,
     store: Option<Arc<Store>>,
+    /// Somebody was told that a stop waits for a command.
+    is_told_what_runs: AtomicBool,
 }
 
 /// One engine.
@@ -202,7 +205,8 @@ impl Serving {
         let (stop, stopped) = watch::channel(false);
         let (admits, admitted) = watch::channel(false);
         let store = plans.iter().find_map(|plan| plan.store.clone());
-        let mut serving = Self { listening: Vec::new(), stop, admits, threads: Vec::new(), engines: Vec::new(), store };
+        let (listening, threads, engines, is_told_what_runs) = Default::default();
+        let mut serving = Self { listening, stop, admits, threads, engines, store, is_told_what_runs };
         let mut posts: Vec<Vec<Post>> = iter::repeat_with(Vec::new).take(workers).collect();
         for plan in plans {
             let (running, listening, doors) = Running::start(plan, workers)?;
@@ -353,10 +357,32 @@ impl Serving {
         }
     }
 
+    fn engines(&self) -> Vec<Arc<Engine>> {
+        self.engines.iter().map(|running| Arc::clone(&running.engine)).collect()
+    }
+
+    /// Says so once if commands that run now do not end soon. Does not end: to be waited for beside what is done for the stop.
+    pub(super) async fn watch_what_runs(&self) -> Infallible {
+        let engines = self.engines();
+        let settled = tokio::task::spawn_blocking(move || {
+            engines.iter().for_each(|engine| engine.settle_writes(clock::now_both()));
+        });
+        if clock::within(HAND_OUT_MAX, settled).await.is_none() {
+            self.say_what_runs();
+        }
+        core::future::pending().await
+    }
+
+    fn say_what_runs(&self) {
+        if !self.is_told_what_runs.swap(true, Ordering::Relaxed) {
+            tracing::warn!("{STILL_RUNS}");
+        }
+    }
+
     /// Engines take no writes any more, until the stop is called off. Of primaries it is waited, for a moment at most, until their replicas
     /// have what they have: one of them may take over, and should lack nothing that was acknowledged.
     pub(super) async fn hand_out(&self, request: Shutdown) {
-        let engines: Vec<Arc<Engine>> = self.engines.iter().map(|running| Arc::clone(&running.engine)).collect();
+        let engines = self.engines();
         // Before anything is waited for: a stop that is called off meanwhile lets go of all of them.
         engines.iter().for_each(|engine| engine.hold_writes_for_stop());
         // A script may hold keys, for which nobody here waits.
@@ -372,7 +398,7 @@ impl Serving {
             engines.into_iter().filter_map(hold).collect::<Vec<_>>()
         });
         let Some(Ok(left)) = clock::within(HAND_OUT_MAX, held).await else {
-            return tracing::warn!("{STILL_RUNS}");
+            return self.say_what_runs();
         };
         if request.is_now {
             return;

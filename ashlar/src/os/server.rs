@@ -353,7 +353,16 @@ async fn live(
 /// writes held back. After that it only has to say goodbye; until then it can go on, as a replica of those that took over.
 async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>, request: Shutdown) -> Result<(), Failure> {
     let within = kv.filter(|_| !request.is_now).map_or(Duration::ZERO, Serving::shutdown_timeout);
-    let HandedOver { groups, slots_left } = node.hand_over(within).await;
+    let watch = async {
+        match kv {
+            Some(serving) => serving.watch_what_runs().await,
+            None => core::future::pending().await,
+        }
+    };
+    let HandedOver { groups, slots_left } = tokio::select! {
+        handed = node.hand_over(within) => handed,
+        never = watch => match never {},
+    };
     if groups > 0 {
         tracing::info!(groups, "handed over to replicas on other servers");
     }

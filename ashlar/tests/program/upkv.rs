@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use super::keyvalue::connect;
 use super::process::{Running, Scratch, run, signal, until};
 
 /// Who says nothing for so long is asked no more; nothing is measured by this.
@@ -216,6 +217,19 @@ fn check_all(client: &mut Client, value: &str) {
     for number in 0..KEYS {
         assert_eq!(client.ask(&["GET", &format!("key:{number}")]), value, "key:{number}");
     }
+}
+
+#[test]
+fn a_primary_that_was_frozen_acknowledges_nothing_that_waited_for_it() {
+    let up = Up::new(3);
+    let (mut client, pid) = (connect(&up.first(0)), up.pid(0));
+    assert_eq!(client.ask(&["SET", "bar", "before"]), "OK");
+    signal(pid, "STOP");
+    client.send(&["SET", "bar", "late"]);
+    until("a successor", || [1, 2].iter().any(|other| up.role(&up.second(*other)) == "master"));
+    signal(pid, "CONT");
+    let reply = client.reply();
+    assert!(["-CLUSTERDOWN", "-MOVED"].iter().any(|code| reply.starts_with(code)), "{reply}");
 }
 
 #[test]

@@ -108,6 +108,15 @@ impl Bus {
         is_open && (self.standing.writable && is_covered || self.bugs.has(Planted::WriteWithoutQuorum))
     }
 
+    /// Until when a majority of the voters counts as in reach, unless more is heard: whoever serves checks it by its own clock, since
+    /// a process that was stopped goes on with what it knew before. [`Instant::NEVER`] where no other has a say.
+    #[must_use]
+    pub fn in_reach_until(&self, now: Instant) -> Instant {
+        let (own, timeout) = (self.identity.server, self.config.member_timeout);
+        let is_always = self.reach.majority_at(&self.voters, own, now) == Some(now);
+        if is_always { Instant::NEVER } else { self.reach.held_until(&self.voters, own, timeout, now).unwrap_or(now) }
+    }
+
     /// How many slots have an owner that has failed or was forgotten.
     pub(super) fn slots_failed(&self) -> u16 {
         let forgotten = self.keep_outs.keys().copied().filter(|id| self.members.place(*id).is_none());

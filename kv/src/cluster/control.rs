@@ -93,4 +93,10 @@ pub trait Control: Send + Sync + Debug {
 
     /// What was counted of messages.
     fn message_figures(&self) -> MessageFigures;
+
+    /// Until when what the map says of the service holds, unless this is put off meanwhile: a process that was stopped goes on with the
+    /// map that it had before, while others may have taken its slots. Asked with each command of a client that is about a key.
+    fn serves_until(&self) -> Instant {
+        Instant::NEVER
+    }
 }

@@ -198,6 +198,7 @@ pub(crate) fn admit(
     settings: &Settings,
     client: &mut Client,
     asked: Asked<'_>,
+    now: Instant,
 ) -> Result<(), Error> {
     if !client.sight.is_fresh(cluster) {
         client.sight.look(cluster);
@@ -211,7 +212,11 @@ pub(crate) fn admit(
         if question.is_some_and(|question| comes_here(client, question)) {
             return Ok(());
         }
-        question.map_or(Ok(()), |question| judge(cluster, map, settings, client, question))
+        let Some(question) = question else { return Ok(()) };
+        if now >= cluster.control.serves_until() {
+            judge_without_service(settings, question)?;
+        }
+        judge(cluster, map, settings, client, question)
     });
     let done = done.map_err(|astray| {
         awaited(engine, map, astray).unwrap_or_else(|| astray.error(map, &client.card.link, settings))
@@ -258,9 +263,10 @@ pub(crate) fn confirm(
     client: &mut Client,
     asked: Asked<'_>,
     keys: &mut Keys<'_>,
+    now: Instant,
 ) -> Result<(), Error> {
     if !client.sight.is_fresh(cluster) || client.import.is_some() {
-        admit(engine, cluster, settings, client, asked)?;
+        admit(engine, cluster, settings, client, asked, now)?;
     }
     if !cluster.moves.is_any() {
         return Ok(());
@@ -278,9 +284,12 @@ fn comes_here(client: &Client, question: Question) -> bool {
 
 /// Whether the cluster as a whole lets a call run.
 fn judge_service(map: &Map, settings: &Settings, question: Question) -> Result<(), Astray> {
-    if map.service().is_up {
-        return Ok(());
-    }
+    if map.service().is_up { Ok(()) } else { judge_without_service(settings, question) }
+}
+
+/// The same where it is known that there is no service.
+#[cold]
+fn judge_without_service(settings: &Settings, question: Question) -> Result<(), Astray> {
     let allows = |name: &[u8]| parameter::find(name).is_some_and(|found| found.show(settings) == b"yes");
     if question.is_about_channels {
         return if allows(b"cluster-allow-pubsubshard-when-down") { Ok(()) } else { Err(Astray::Down) };

@@ -5,6 +5,8 @@ mod views;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ashlar_wire::time::Instant;
+
 use super::control::{Control, MessageFigures, Order, Ticket};
 use super::map::{Health, Map, Name, Node, Place, Service, SlotRange};
 use super::route;
@@ -34,6 +36,8 @@ struct Orders {
     tickets: Arc<Mutex<Vec<Ticket>>>,
     /// What becomes of them is told later.
     are_late: bool,
+    /// When the service ends, unless it goes on for good.
+    serves_until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Control for Orders {
@@ -54,6 +58,10 @@ impl Control for Orders {
 
     fn message_figures(&self) -> MessageFigures {
         MessageFigures { sent: 3, dropped: 1, ..MessageFigures::default() }
+    }
+
+    fn serves_until(&self) -> Instant {
+        self.serves_until.lock().unwrap().unwrap_or(Instant::NEVER)
     }
 }
 
@@ -805,6 +813,40 @@ fn orders_that_nobody_finishes_or_looks_at_are_bounded() {
 }
 
 #[test]
+fn who_was_stopped_for_long_serves_nobody_until_it_has_heard_of_the_others() {
+    let orders = Orders::default();
+    let until = Arc::clone(&orders.serves_until);
+    let mut talk = talk_with(ONE, orders);
+    *until.lock().unwrap() = Some(talk.now().instant + Duration::from_nanos(1));
+    check_with(&mut talk, "in time", "> SET bar 1\n        OK");
+    *until.lock().unwrap() = Some(talk.now().instant);
+    check_with(
+        &mut talk,
+        "late",
+        "> SET bar 2
+        (error) CLUSTERDOWN The cluster is down
+        > GET bar
+        (error) CLUSTERDOWN The cluster is down
+        > PING
+        PONG
+        > MULTI
+        OK
+        > SET bar 2
+        (error) CLUSTERDOWN The cluster is down
+        > DISCARD
+        OK
+        > CONFIG SET cluster-allow-reads-when-down yes
+        OK
+        > GET bar
+        \"1\"
+        > SET bar 2
+        (error) CLUSTERDOWN The cluster is down and only accepts read commands",
+    );
+    *until.lock().unwrap() = None;
+    check_with(&mut talk, "heard", "> SET bar 2\n        OK");
+}
+
+#[test]
 fn a_request_whose_slot_has_gone_while_its_keys_were_locked_is_sent_away() {
     let (talk, _) = talk(ONE);
     let (engine, now) = (talk.engine(), talk.now());
@@ -815,12 +857,12 @@ fn a_request_whose_slot_has_gone_while_its_keys_were_locked_is_sent_away() {
     let client = session.client();
     let request: Request = [&b"SET"[..], b"bar", b"1"].into_iter().collect();
     let asked = (run::find(engine, request.args()).unwrap(), request.args(), None);
-    route::admit(engine, cluster, &settings, client, asked).unwrap();
+    route::admit(engine, cluster, &settings, client, asked, now.instant).unwrap();
     let clock = run::access(&settings, now);
     let mut keys = engine.keyspace.lock(Lock::Nothing, 0, now.unix_ms(), clock);
-    assert!(route::confirm(engine, cluster, &settings, client, asked, &mut keys).is_ok());
+    assert!(route::confirm(engine, cluster, &settings, client, asked, &mut keys, now.instant).is_ok());
     let nodes = vec![node(ONE, 7001, Some((0, 5_000))), node(TWO, 7002, Some((5_001, 16_383)))];
     engine.set_map(map(ONE, nodes), now);
-    let refusal = route::confirm(engine, cluster, &settings, client, asked, &mut keys).unwrap_err();
+    let refusal = route::confirm(engine, cluster, &settings, client, asked, &mut keys, now.instant).unwrap_err();
     assert_eq!(refusal.as_str(), "MOVED 5061 10.0.0.1:7002");
 }

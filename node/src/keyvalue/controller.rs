@@ -473,6 +473,7 @@ impl Agent for Controller {
         if core::mem::replace(&mut self.is_forgotten, bus.forgotten_by(now).is_some()) != self.is_forgotten {
             self.changed_at = Some(self.changed_at.unwrap_or(now));
         }
+        self.mailboxes.set_serves_until(bus.in_reach_until(now));
         let is_news = self.mailboxes.take_news();
         if is_news || self.files.iter().any(|file| file.copy.is_none()) {
             self.read_reports(bus, now);
@@ -627,7 +628,9 @@ mod tests {
         let mut controller = Controller::new(Arc::clone(&mailboxes), vec![engine_info], 7_800, String::new(), false);
         mailboxes.report(0, &Report { asks_majority, ..Report::default() });
         controller.changed_at = Some(now);
+        mailboxes.set_serves_until(Instant::ORIGIN);
         controller.turn(&mut bus, now + GATHER, &mut || 1);
+        assert_eq!(mailboxes.control(0).serves_until(), Instant::NEVER, "it is the only voter");
         let cx = Context::from_waker(Waker::noop());
         let Poll::Ready(delivery) = mailboxes.poll_delivery(0, &cx) else { panic!("it is assigned something") };
         let (assignment, _) = delivery.assignment.expect("it is assigned something");

@@ -4,6 +4,7 @@
 //! [task](super::engine_task) leaves reports and orders for the controller. Nobody waits for the other side: each takes what is there,
 //! and is woken when something new comes. Of several assignments only the latest counts. All queues are bounded.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,6 +13,7 @@ use ashlar_grid::seam::BoxFuture;
 use ashlar_kv::Notify;
 use ashlar_kv::cluster::control::{Control, MessageFigures, Order, Ticket};
 use ashlar_kv::replicate::quorum::{PromiseAnswer, PromiseRequest};
+use ashlar_wire::time::Instant;
 
 use super::assignment::{Assignment, Report};
 use super::messages::{Messages, Subscriber};
@@ -83,6 +85,8 @@ pub struct EngineMailboxes {
     controller: OnceLock<Box<dyn Fn() + Send + Sync>>,
     promise_caller: OnceLock<PromiseCaller>,
     messages: Arc<Messages>,
+    /// Nanoseconds of [`EngineMailboxes::set_serves_until`].
+    serves_until: AtomicU64,
 }
 
 impl core::fmt::Debug for EngineMailboxes {
@@ -102,7 +106,13 @@ impl EngineMailboxes {
             controller: OnceLock::new(),
             promise_caller: OnceLock::new(),
             messages: Arc::new(Messages::new(engines)),
+            serves_until: AtomicU64::new(Instant::NEVER.as_nanos()),
         })
+    }
+
+    /// Until when engines may serve by the maps that they have, unless this is put off: see [`Control::serves_until`].
+    pub(super) fn set_serves_until(&self, until: Instant) {
+        self.serves_until.store(until.as_nanos(), Ordering::Release);
     }
 
     /// Messages of engines to subscribers elsewhere, and those that come from there.
@@ -279,6 +289,10 @@ impl Control for EngineControl {
 
     fn message_figures(&self) -> MessageFigures {
         self.mailboxes.messages.figures()
+    }
+
+    fn serves_until(&self) -> Instant {
+        Instant::from_nanos(self.mailboxes.serves_until.load(Ordering::Acquire))
     }
 }
 

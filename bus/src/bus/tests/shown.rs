@@ -108,13 +108,16 @@ fn the_standing_changes_by_time_alone_at_these_points() {
         assert_eq!(at(&one), one.now + ms(left), "{ago}: twice the member timeout");
     }
     assert_eq!(Scripted::new(quiet(), &[]).bus.next_turning_point(now), never);
+    assert_eq!(alone(quiet()).bus.in_reach_until(now), never, "nobody else has a say");
 }
 
 #[test]
 fn a_majority_counts_for_nine_tenths_of_the_timeout_after_it_was_asked() {
     let mut one = two_voters();
     assert!(!one.bus.cluster_state().has_quorum);
+    assert_eq!(one.bus.in_reach_until(one.now), one.now);
     let token = probe(&mut one, 2);
+    let until = one.now + ms(13_500);
     one.pass(ms(30));
     one.hear(3, &Body::Answer(token, own_beat(&one), Vec::new()));
     one.hear(2, &Body::Answer(token + 1_000, own_beat(&one), Vec::new()));
@@ -123,9 +126,11 @@ fn a_majority_counts_for_nine_tenths_of_the_timeout_after_it_was_asked() {
     assert_eq!(one.events, [Event::QuorumChanged { held: true }]);
     one.hear(2, &Body::Answer(token, own_beat(&one), Vec::new()));
     assert_eq!(one.bus.counters().refused_unasked, 3, "it came twice");
+    assert_eq!(one.bus.in_reach_until(one.now), until);
     one.pass(ms(13_469));
     assert!(one.bus.cluster_state().has_quorum);
     one.pass(ms(1));
+    assert_eq!((one.bus.in_reach_until(until), one.bus.in_reach_until(until + ms(1))), (until, until + ms(1)));
     assert!(one.events.contains(&Event::QuorumChanged { held: false }));
 }
 
