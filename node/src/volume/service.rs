@@ -337,7 +337,7 @@ impl<R: Runtime> VolumeService<R> {
         }
     }
 
-    /// A request for a drive of this server; [`Answer::Lost`] if it has no such drive.
+    /// A request for a drive of this server; [`Answer::Lost`] if it has no such drive, or this server stops: then a change may be done.
     pub(crate) async fn ask_here(&self, header: SubrequestHeader, payload: Bytes) -> Answer {
         let Some(request) = client_request(&header, &payload) else { return answered(AnswerKind::Wrong) };
         let Some(port) = self.drive(header.drive).map(Arc::clone) else { return Answer::Lost };
@@ -349,7 +349,9 @@ impl<R: Runtime> VolumeService<R> {
         if !port.send(DriveInput::Client { token: ClientToken(token), group: header.group, request }) {
             return answered(AnswerKind::Busy { retry_after_ms: 0 });
         }
-        let result = result.await.unwrap_or(Err(MemberRefusal::DriveFailed));
+        // Once this server stops, nothing comes from other copies any more: whoever asks is to ask the next primary.
+        let Some(result) = self.0.ending.cut(result).await else { return Answer::Lost };
+        let result = result.unwrap_or(Err(MemberRefusal::DriveFailed));
         answer_of(result, |configuration| self.locate(configuration))
     }
 
