@@ -239,8 +239,8 @@ impl<R: Runtime> IndexHost<R> {
             *told = Some(now);
             tracing::warn!(
                 group = self.owned.group.pg.0,
-                "the drives have no room for the index of objects, which takes space of volumes: puts are refused with 507; delete or \
-                 trim something of volumes, or add drives"
+                "the drives have no room for the index of objects, which takes space of volumes: puts that need more of it get 507; \
+                 delete or trim something of volumes, or add drives"
             );
         }
     }

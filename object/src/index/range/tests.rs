@@ -74,6 +74,13 @@ fn ask(range: &mut Range, extents: &mut Extents, request: Request) -> Reply {
     replies.remove(0).1
 }
 
+/// The next owner finds the same.
+fn assert_found_by_the_next(range: &Range, extents: &mut Extents) {
+    let mut next = Range::open(small(), 2);
+    settle(&mut next, extents);
+    assert_eq!(next.map, range.map);
+}
+
 /// The same where no extent gets space that has none yet; the last writes come first.
 fn ask_without_room(range: &mut Range, extents: &mut Extents, requests: Vec<Request>) -> Vec<(Token, Reply)> {
     (1..).zip(requests).for_each(|(token, request)| range.handle_request(Token(token), request));
@@ -294,9 +301,7 @@ fn a_stream_is_written_anew_when_it_is_four_times_what_it_holds() {
         assert_eq!(range.stream.area, if commits <= 20 { Area::First } else { Area::Second }, "{commits}");
     }
     assert!(range.stream_bytes() < 4 * range.live_bytes, "it is short again");
-    let mut next = Range::open(small(), 2);
-    settle(&mut next, &mut extents);
-    assert_eq!(next.map, range.map);
+    assert_found_by_the_next(&range, &mut extents);
 }
 
 #[test]
@@ -534,9 +539,7 @@ fn a_commit_without_room_changes_nothing_and_ends_nothing() {
     // What has space goes on.
     let replies = ask_without_room(&mut range, &mut extents, vec![commit(vec![], vec![put(b"b", b"2")])]);
     assert!(matches!(replies[0].1, Reply::Committed { .. }));
-    let mut next = Range::open(small(), 2);
-    settle(&mut next, &mut extents);
-    assert_eq!(next.map, range.map);
+    assert_found_by_the_next(&range, &mut extents);
 }
 
 #[test]
@@ -580,9 +583,7 @@ fn a_stream_that_cannot_be_written_anew_for_want_of_room_is_tried_again_later() 
         ask(&mut range, &mut extents, change());
     }
     assert_eq!((range.stream.area, range.rewrite_after), (Area::Second, 0));
-    let mut next = Range::open(small(), 2);
-    settle(&mut next, &mut extents);
-    assert_eq!(next.map, range.map);
+    assert_found_by_the_next(&range, &mut extents);
 }
 
 #[test]
