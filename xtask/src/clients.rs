@@ -71,7 +71,7 @@ const DRIVES_SECONDS_MAX: u32 = 3_600;
 /// The same for S3 clients, seconds.
 const OBJECTS_SECONDS_MAX: &str = "400";
 /// The cluster under S3 clients.
-const OBJECTS_SIZE: objects::Size = objects::Size { servers: 3, drives: 1, object_mib: 512 };
+const OBJECTS_SIZE: objects::Size = objects::Size { servers: 3, drives: 1, object_mib: 320 };
 /// The cluster whose servers are killed while objects are overwritten: 12 data and 4 parity shards. Hundreds of rounds do not fill it.
 const TEAR_SIZE: objects::Size = objects::Size { servers: 4, drives: 4, object_mib: 1_024 };
 /// More rounds would take days.

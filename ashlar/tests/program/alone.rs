@@ -33,7 +33,7 @@ fn start(scratch: &Scratch, number: usize, nbd: &str, join: Option<(&str, &str)>
 
 #[test]
 fn the_server_that_is_left_goes_on_alone() {
-    let (scratch, base) = (Scratch::new(), ports(3));
+    let (scratch, base) = (Scratch::for_drives(), ports(3));
     let nbd = [0, 1, 2].map(|number| (base + number).to_string());
     let first = start(&scratch, 0, &nbd[0], None);
     let secret = secret(&scratch.path("0"));

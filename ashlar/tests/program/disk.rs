@@ -18,7 +18,7 @@ struct Disks {
 
 impl Disks {
     fn new() -> Self {
-        let (scratch, port) = (Scratch::new(), ports(6));
+        let (scratch, port) = (Scratch::for_drives(), ports(6));
         let (data, nbd) = (scratch.path("data"), port + 3);
         let running = command(&data, port, nbd);
         Running::line(&running.out, "nbd://127.0.0.1");

@@ -18,7 +18,7 @@ fn until_in_state(server: &TestServer, count: usize, state: &str) {
 
 #[test]
 fn a_server_runs_without_a_drive_that_is_not_mounted() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::for_drives();
     let data = scratch.path("0");
     let folders = ["a", "b"].map(|name| scratch.path(name));
     let list = folders.join(",");
@@ -54,7 +54,7 @@ fn a_server_runs_without_a_drive_that_is_not_mounted() {
 
 #[test]
 fn a_machine_that_stays_alone_keeps_copies_on_its_drives() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::for_drives();
     let data = scratch.path("0");
     let folders = ["a", "b", "c"].map(|name| scratch.path(name));
     folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());

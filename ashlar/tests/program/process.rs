@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ashlar::os;
@@ -20,15 +21,26 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Looks before giving up.
 const LOOKS_MAX: usize = 3_000;
 
+/// Held by the one test whose servers have drives: those take gigabytes, and what two of them take may be too much.
+static SPACE: Mutex<()> = Mutex::new(());
+
 /// A directory of its own, gone afterwards.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf, Option<MutexGuard<'static, ()>>);
 
 impl Scratch {
     pub(crate) fn new() -> Self {
         let name = u128::from_le_bytes(os::random::bytes());
         let path = std::env::temp_dir().join(format!("ashlar-program-{name:032x}"));
         std::fs::create_dir(&path).expect("the temporary directory can be written");
-        Self(path)
+        Self(path, None)
+    }
+
+    /// For drives. Waits until no other test has some.
+    pub(crate) fn for_drives() -> Self {
+        let space = SPACE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = Self::new();
+        scratch.1 = Some(space);
+        scratch
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
