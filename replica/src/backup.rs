@@ -62,7 +62,7 @@ impl Backup {
         match body {
             Body::Adopt(_) => self.answer_adopt(core),
             Body::Lease { nonce, clean } => {
-                core.granted_until = core.granted_until.max(now + core.settings.guard);
+                core.granted.grant(now, self.primary, now + core.settings.guard);
                 self.note_clean(core, clean);
                 let progress = self.incoming.progress();
                 let room = core.room;

@@ -10,6 +10,7 @@ use ashlar_wire::time::Instant;
 use ashlar_wire::version::Version;
 
 use crate::config::{Settings, Witnesses};
+use crate::lease::Granted;
 use crate::life::{Life, Lives};
 use crate::member::{Output, Report};
 use crate::message::{Body, Fault, Message};
@@ -85,8 +86,8 @@ pub(crate) struct Core {
     pub(crate) newest: Version,
     /// Whether the own drive has room.
     pub(crate) room: Room,
-    /// Until when leases hold that this member granted to others, or may have granted in an earlier life.
-    pub(crate) granted_until: Instant,
+    /// The leases that this member granted to others, or may have granted in an earlier life.
+    pub(crate) granted: Granted,
     pub(crate) fences: BTreeMap<VolumeId, Generation>,
     pub(crate) out: VecDeque<Output>,
     pub(crate) pending: BTreeMap<StoreId, Pending>,
@@ -113,7 +114,7 @@ impl Core {
             record,
             newest: Version::ZERO,
             room: Room::default(),
-            granted_until: now + settings.guard,
+            granted: Granted::new(now + settings.guard),
             fences: BTreeMap::new(),
             out: VecDeque::new(),
             pending: BTreeMap::new(),

@@ -5,8 +5,10 @@
 //! clocks drift within their bound.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
+use ashlar_wire::id::DriveId;
 use ashlar_wire::time::Instant;
 
 /// Requests of one peer that may be unanswered; answers to older ones are ignored.
@@ -48,6 +50,37 @@ impl Held {
     /// Whether the lease holds at `now`.
     pub(crate) fn holds(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now < until)
+    }
+}
+
+/// The leases that a member has granted, as long as it stands by them.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    /// Until then an earlier life of the member may have granted one to anybody.
+    earlier_until: Instant,
+    /// To whom, and until when. A primary of the present epoch may ask while the lease of an earlier one still holds.
+    to: Vec<(DriveId, Instant)>,
+}
+
+impl Granted {
+    pub(crate) const fn new(earlier_until: Instant) -> Self {
+        Self { earlier_until, to: Vec::new() }
+    }
+
+    /// A primary gets a lease, by which this member stands until then.
+    pub(crate) fn grant(&mut self, now: Instant, primary: DriveId, until: Instant) {
+        self.to.retain(|(drive, until)| *drive != primary && now < *until);
+        self.to.push((primary, until));
+    }
+
+    /// A drive serves by no lease of this member any more: it has left the epochs for which it had one.
+    pub(crate) fn end(&mut self, primary: DriveId) {
+        self.to.retain(|(drive, _)| *drive != primary);
+    }
+
+    /// Whether nobody serves by a lease of this member any more.
+    pub(crate) fn are_over(&self, now: Instant) -> bool {
+        now >= self.earlier_until && self.to.iter().all(|(_, until)| now >= *until)
     }
 }
 
@@ -93,5 +126,22 @@ mod tests {
         });
         held.handle_granted(first, Duration::from_secs(1));
         assert!(!held.holds(at(1)), "the oldest question was forgotten");
+    }
+
+    #[test]
+    fn grants_run_out_or_end_with_the_epoch_of_who_has_them() {
+        let [one, other] = [1, 2].map(|number| DriveId::from_bytes([number; 16]));
+        let mut granted = Granted::new(at(100));
+        granted.end(one);
+        assert!(!granted.are_over(at(99)), "an earlier life has granted it to whom nobody knows");
+        assert!(granted.are_over(at(100)));
+        granted.grant(at(100), one, at(200));
+        granted.grant(at(150), other, at(250));
+        granted.grant(at(160), one, at(260));
+        assert!(!granted.are_over(at(259)) && granted.are_over(at(260)), "the first one's was renewed");
+        granted.end(one);
+        assert!(!granted.are_over(at(249)) && granted.are_over(at(250)), "the other one's is left");
+        granted.grant(at(255), one, at(355));
+        assert_eq!(granted.to, [(one, at(355))], "what has run out is not kept");
     }
 }

@@ -1,7 +1,8 @@
 //! The primary of one epoch: makes the acting members equal, then orders writes, serves reads, and fills learners.
 //!
 //! Phases: [`Phase::Adopting`] (every acting member enters the epoch), [`Phase::Merging`] (they are made equal),
-//! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out), [`Phase::Active`]; the first epoch of
+//! [`Phase::Waiting`] (leases that this member granted to an earlier primary run out, unless that one has entered this
+//! epoch and so serves in no earlier one), [`Phase::Active`]; the first epoch of
 //! a group ends in [`Phase::Founded`] instead, and another one is asked for; so does a later one in which nobody has anything.
 //! Parts: [`merge`], [`alone`], [`write`], [`probe`], [`read`], [`copy`], [`fill`] and [`mend`], one concern each, all of them methods
 //! of [`Primary`].
@@ -195,6 +196,8 @@ impl Primary {
         peer.heard = now;
         match body {
             Body::Adopted(standing) => {
+                // Who has entered this epoch serves by no lease of an earlier one, now or later.
+                core.granted.end(from);
                 peer.room = standing.room;
                 if peer.standing.is_none() {
                     peer.standing = Some(standing);

@@ -233,7 +233,7 @@ impl Primary {
             }
         }
         let ignores = core.settings.bugs.has(Planted::NoWaitForGrant);
-        if matches!(self.phase, Phase::Waiting) && (now >= core.granted_until || ignores) {
+        if matches!(self.phase, Phase::Waiting) && (core.granted.are_over(now) || ignores) {
             self.limit_doubt();
             if self.unproven.is_empty() {
                 // All are equal, up to the greatest version that anybody has. What had it may have gone with its volume meanwhile.

@@ -106,6 +106,15 @@ impl Catalog {
         of.begin_epoch();
     }
 
+    /// Makes another acting member the primary, as before the server of the present one is stopped.
+    pub fn hand_over(&mut self, group: GroupId, primary: DriveId) {
+        let Some(of) = self.groups.get_mut(&group) else { return };
+        if of.configuration.acting.contains(&primary) && of.configuration.primary != primary {
+            of.configuration.primary = primary;
+            of.begin_epoch();
+        }
+    }
+
     /// Lets members return whose time has come and that are up.
     pub fn tick(&mut self, now: u64, is_up: impl Fn(DriveId) -> bool) {
         for of in self.groups.values_mut() {

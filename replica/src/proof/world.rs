@@ -66,6 +66,8 @@ pub struct Faults {
     pub slow: u64,
     /// At a step: the catalog takes a member out that may be well.
     pub suspect: u64,
+    /// At a step: the catalog makes another acting member the primary.
+    pub hand_over: u64,
     /// At a step: a volume is attached by another client.
     pub takeover: u64,
     /// At a step: a volume is deleted, of which drives hear one after another, and another one takes its place.
@@ -145,11 +147,14 @@ impl Options {
             damage: maybe(80),
             early: 0,
             delete: 0,
+            hand_over: 0,
         };
         let mut chance_of_deletions = Chance::new(seed ^ 0x0de1_e7ed);
         let early = if seed % 8 == 7 { 500 } else { 0 };
         let delete = if chance_of_deletions.is(500) { 1 + chance_of_deletions.below(60) } else { 0 };
-        let faults = Faults { early, delete, ..faults };
+        let mut chance_of_hand_overs = Chance::new(seed ^ 0x04a7_d0e4);
+        let hand_over = if chance_of_hand_overs.is(500) { 1 + chance_of_hand_overs.below(100) } else { 0 };
+        let faults = Faults { early, delete, hand_over, ..faults };
         let mut chance = Chance::new(seed ^ 0x0dd_0bed);
         Self {
             seed,

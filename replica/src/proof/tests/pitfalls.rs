@@ -227,12 +227,12 @@ fn damage_all(world: &mut World, number: usize) {
 fn primary_lost_while_damaged_copies_are_replaced(world: &mut World) {
     world.crash(2, false);
     await_that(world, |world| world.configuration().acting.len() == 2);
-    for _ in 0..6 {
+    for turn in 0..6 {
         let primary = world.primary();
         let backup = 1 - primary;
         damage_all(world, backup);
-        world.slow(primary, 120);
-        world.run_ms(120);
+        world.slow(primary, 300);
+        world.run_ms(420 + 20 * turn);
         world.crash(primary, false);
         world.run_ms(1_500);
         world.restart(primary);

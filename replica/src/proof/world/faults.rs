@@ -106,6 +106,9 @@ impl World {
         if faults.delete > 0 && self.chance.is(faults.delete) {
             self.delete_volume();
         }
+        if faults.hand_over > 0 && self.chance.is(faults.hand_over) {
+            self.hand_over_some();
+        }
         let next = self.now + self.chance.between(20, 200) * MS;
         self.schedule(next, Event::FaultStep);
     }
@@ -265,6 +268,16 @@ impl World {
         if (0..self.servers.len()).any(|other| drive_of(other) != member && is_whole(other)) {
             self.take_out(group, member);
         }
+    }
+
+    /// The catalog makes another acting member the primary.
+    fn hand_over_some(&mut self) {
+        let groups = self.groups();
+        let group = groups[self.chance.index(groups.len())];
+        let before = self.catalog.configuration(group).clone();
+        let primary = before.acting[self.chance.index(before.acting.len())];
+        self.catalog.hand_over(group, primary);
+        self.announce(&before);
     }
 
     /// The catalog takes a member out.
