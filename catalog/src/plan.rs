@@ -3,9 +3,10 @@
 //! All are pure functions. A plan is made for one version of the state; when another change comes first, its changes are
 //! refused as stale, and it is made again. So any server may plan, and two at a time do no harm.
 //!
-//! [`failure`] takes members of failed servers and drives out of acting lists and back in as learners, [`drives`] gives up
-//! and releases drives, [`placement`] makes the maps of sets, [`voters`] spreads the voters over zones.
+//! [`failure`] takes members of failed servers and drives out of acting lists and back in as learners, [`departure`] does so before a
+//! server stops, [`drives`] gives up and releases drives, [`placement`] makes the maps of sets, [`voters`] spreads the voters over zones.
 
+pub mod departure;
 pub mod drives;
 pub mod failure;
 pub mod placement;

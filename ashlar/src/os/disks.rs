@@ -175,6 +175,15 @@ impl Disks {
             catalog.keep_drives(look, MISSING_MAX).await;
         }));
     }
+
+    /// Before this server stops: other servers take over what they can of its placement groups.
+    pub(super) async fn depart(&self) {
+        if !self.catalog.handle().depart().await {
+            tracing::info!(
+                "other servers go on without this one's copies of volumes and the index of objects once they miss it"
+            );
+        }
+    }
 }
 
 /// Whether one of the places of drives has one.

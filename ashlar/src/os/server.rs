@@ -159,7 +159,7 @@ pub(super) fn run_with(
         }
         let result = live(config, &node, &mut stopping, kv.as_ref()).await;
         stopping.exit_at_next();
-        finish(&node, clients, result.is_ok()).await;
+        finish(&node, disks.as_ref(), clients, result.is_ok()).await;
         stop.send_replace(true);
         result
     });
@@ -172,9 +172,14 @@ pub(super) fn run_with(
 
 /// Answers what is under way, and parts from the other servers, if it has joined them. Health is answered until the end: whoever balances
 /// load has to see that this server goes.
-async fn finish(node: &Node<OsRuntime>, clients: DriveClients, has_joined: bool) {
+async fn finish(node: &Node<OsRuntime>, disks: Option<&Disks>, clients: DriveClients, has_joined: bool) {
+    let departure = async {
+        if let Some(disks) = disks.filter(|_| has_joined) {
+            disks.depart().await;
+        }
+    };
     // While other servers still answer this one.
-    clients.end().await;
+    tokio::join!(clients.end(), departure);
     if has_joined {
         node.say_goodbye().await;
     }

@@ -172,6 +172,9 @@ fn an_orderly_stop_is_no_error_to_a_client_that_connects_again() {
     until("the server to be back", || {
         super::process::status(&disks.address()).is_some_and(|status| status.ready && status.pid != server.pid)
     });
+    let log = |number| std::fs::read_to_string(format!("{}/server-{number}.log", disks.data)).unwrap();
+    let logs: String = (1..=3).map(log).collect();
+    assert!(logs.contains("placement groups go on without servers that are about to stop"), "{logs}");
 }
 
 /// `ashlar volume WORDS` at the server of this number, to change something.

@@ -7,6 +7,7 @@ use ashlar_placement::domains::Conflict;
 use ashlar_placement::map::{GroupId, PgId, SetId, Shape};
 use ashlar_wire::id::{DriveId, ServerId};
 
+use super::departure::plan_departure;
 use super::drives::{plan_given_up, plan_release};
 use super::failure::{plan_failure, plan_learners, plan_promotion, plan_return, plan_settled, plan_witnesses};
 use super::placement::{plan_reshaped, plan_set, plan_target};
@@ -51,6 +52,80 @@ fn a_failed_server_leaves_every_acting_list() {
         assert_eq!(after.primary, primary, "the next acting member, and only if it must be another");
     }
     assert_eq!(plan_failure(&sample.state, &failed), [], "done is done");
+}
+
+/// Plans departures and takes the steps until nothing comes; how often that was.
+fn depart(sample: &mut Sample, departing: &[u32], alive: &[u32]) -> usize {
+    for round in 0.. {
+        let steps = plan_departure(&sample.state, &servers(departing), &servers(alive));
+        if steps.is_empty() {
+            return round;
+        }
+        for steps in steps.chunks(PG_STEPS_MAX) {
+            sample.must(Change::ConfigurePgs(steps.to_vec()));
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_server_that_departs_is_first_no_primary_and_then_no_member() {
+    let mut sample = Sample::with_set(5, 600);
+    let before = configs(&sample.state);
+    let steps = plan_departure(&sample.state, &servers(&[1]), &servers(&[0, 1, 2, 3, 4]));
+    for step in &steps {
+        let old = &before[step.group.pg.0 as usize];
+        let leads = old.primary == drive_id(1);
+        assert_eq!(step.acting == old.acting, leads, "whoever led stays for an epoch: {step:?}");
+        assert!(step.primary != drive_id(1) && (leads || step.primary == old.primary), "{step:?}");
+    }
+    assert_eq!(steps.len(), before.iter().filter(|config| config.acting.contains(&drive_id(1))).count());
+    assert_eq!(depart(&mut sample, &[1], &[0, 1, 2, 3, 4]), 2);
+    for (before, after) in before.iter().zip(configs(&sample.state)) {
+        let mut rest = before.acting.clone();
+        rest.retain(|drive| *drive != drive_id(1));
+        assert_eq!(after.acting, rest);
+        let led = u64::from(before.primary == drive_id(1));
+        assert_eq!(after.epoch.0, 1 + led + u64::from(rest.len() == 2));
+    }
+}
+
+#[test]
+fn copies_that_writes_need_do_not_depart() {
+    let all = [0, 1, 2];
+    // Two of three stop: the third leads, and keeps the others, as writes need two.
+    let mut sample = Sample::with_set(3, 20);
+    assert_eq!(depart(&mut sample, &[0, 1], &all), 1);
+    for config in configs(&sample.state) {
+        assert_eq!((config.acting.len(), config.primary), (3, drive_id(2)));
+    }
+    // All stop, or nobody else is there.
+    let mut sample = Sample::with_set(3, 20);
+    assert_eq!((depart(&mut sample, &all, &all), depart(&mut sample, &[0], &[0])), (0, 0));
+    // A copy that is away counts for nothing.
+    assert_eq!(depart(&mut sample, &[0], &[0, 1]), 1);
+    for config in configs(&sample.state) {
+        assert!(config.acting.len() == 3 && config.primary != drive_id(0), "{config:?}");
+    }
+    for number in [1, 2] {
+        let mut sample = Sample::with_set(3, 20);
+        sample.must(Change::SetDriveState { id: drive_id(number), state: DriveState::Missing });
+        depart(&mut sample, &[0], &all);
+        for config in configs(&sample.state) {
+            let led = if config.epoch.0 == 1 { config.acting[0] } else { drive_id(3 - number) };
+            assert_eq!((config.acting.len(), config.primary), (3, led), "{config:?}");
+        }
+    }
+}
+
+#[test]
+fn a_learner_departs_with_its_server() {
+    let mut sample = Sample::with_set(4, 20);
+    sample.must_all(plan_failure(&sample.state, &servers(&[3])));
+    sample.must_all(plan_learners(&sample.state, &servers(&[3]), 20));
+    let fills = |sample: &Sample| configs(&sample.state).iter().filter(|config| !config.learners.is_empty()).count();
+    assert!(fills(&sample) > 0);
+    assert_eq!((depart(&mut sample, &[3], &[0, 1, 2, 3]), fills(&sample)), (1, 0));
 }
 
 #[test]

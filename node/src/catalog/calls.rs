@@ -43,6 +43,35 @@ impl Method for TakeReport {
     type Reply = ();
 }
 
+/// "This server is about to stop: let others go on with what lies there." Answered with whether nothing is left that others can take
+/// over. To be said again until that is so; the server counts as one that departs for 15 seconds.
+pub(super) struct Depart;
+
+impl Method for Depart {
+    const ID: HandlerId = HandlerId::new(87);
+    const IDEMPOTENT: bool = true;
+    type Request = Departing;
+    type Reply = Departed;
+}
+
+impl Repeatable for Depart {
+    const BY_WAY: HandlerId = HandlerId::new(88);
+}
+
+/// Who is about to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Departing {
+    /// The server.
+    pub(super) server: ServerId,
+}
+
+/// The answer to [`Depart`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Departed {
+    /// Nothing is left that others can take over.
+    pub(super) is_done: bool,
+}
+
 /// A report that a third server brings for the one that makes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Brought {
@@ -159,6 +188,42 @@ impl Payload for Introduced {
     }
 }
 
+impl Payload for Departing {
+    fn encode(&self, out: &mut Vec<u8>) {
+        write_array_len(out, 2);
+        write_uint(out, VERSION);
+        write_bin(out, self.server.as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        let mut from = Reader::new(bytes);
+        check_head(&mut from, 2)?;
+        let server = ServerId::from_bytes(from.read_bin_array().map_err(malformed)?);
+        check_end(&from)?;
+        Ok(Self { server })
+    }
+}
+
+impl Payload for Departed {
+    fn encode(&self, out: &mut Vec<u8>) {
+        write_array_len(out, 2);
+        write_uint(out, VERSION);
+        write_uint(out, u64::from(self.is_done));
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, MalformedPayload> {
+        let mut from = Reader::new(bytes);
+        check_head(&mut from, 2)?;
+        let is_done = match from.read_uint().map_err(malformed)? {
+            0 => false,
+            1 => true,
+            _ => return Err(MalformedPayload),
+        };
+        check_end(&from)?;
+        Ok(Self { is_done })
+    }
+}
+
 impl Payload for Report {
     fn encode(&self, out: &mut Vec<u8>) {
         write_array_len(out, 6);
@@ -227,6 +292,23 @@ mod tests {
             let introduced = Introduced { release: 5, membership };
             assert_eq!(encoded(&introduced), bytes);
             assert_eq!(Introduced::decode(&bytes), Ok(introduced));
+        }
+    }
+
+    #[test]
+    fn golden_departures() {
+        let departing = Departing { server: ServerId::from_bytes([0xab; 16]) };
+        let expected = [&[0x92, 1, 0xc4, 16][..], &[0xab; 16]].concat();
+        assert_eq!((encoded(&departing), Departing::decode(&expected)), (expected.clone(), Ok(departing)));
+        for (is_done, last) in [(false, 0), (true, 1)] {
+            let departed = Departed { is_done };
+            assert_eq!((encoded(&departed), Departed::decode(&[0x92, 1, last])), (vec![0x92, 1, last], Ok(departed)));
+        }
+        for bad in [&[0x92, 1, 2][..], &[0x92, 2, 1], &[0x92, 1, 1, 0], &[0x92, 1]] {
+            assert_eq!(Departed::decode(bad), Err(MalformedPayload), "{bad:?}");
+        }
+        for bad in [&expected[..19], &[&expected[..], &[0]].concat()] {
+            assert_eq!(Departing::decode(bad), Err(MalformedPayload), "{bad:?}");
         }
     }
 

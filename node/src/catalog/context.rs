@@ -1,4 +1,4 @@
-//! What the parts of the catalog service have in common: the catalog once it has begun, who is alive, reports.
+//! What the parts of the catalog service have in common: the catalog once it has begun, who is alive, who departs, reports.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +11,7 @@ use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
 use super::CatalogOptions;
+use super::departures::Departures;
 use super::host::Peers;
 use super::notify::Notify;
 use super::reports::Reports;
@@ -87,6 +88,7 @@ pub(super) struct CatalogContext {
     pub(super) news: Notify,
     members: Mutex<Members>,
     reports: Mutex<Reports>,
+    departures: Mutex<Departures>,
     is_closed: AtomicBool,
     /// What this server knows is at least what was decided when it started.
     is_caught_up: AtomicBool,
@@ -110,6 +112,7 @@ impl CatalogContext {
             news: Notify::default(),
             members: Mutex::default(),
             reports: Mutex::default(),
+            departures: Mutex::default(),
             is_closed: AtomicBool::default(),
             is_caught_up: AtomicBool::default(),
             is_looking: AtomicBool::default(),
@@ -139,6 +142,10 @@ impl CatalogContext {
 
     pub(super) fn reports(&self) -> MutexGuard<'_, Reports> {
         lock(&self.reports)
+    }
+
+    pub(super) fn departures(&self) -> MutexGuard<'_, Departures> {
+        lock(&self.departures)
     }
 
     pub(super) fn close(&self) {

@@ -18,6 +18,10 @@ use crate::together;
 
 /// Between two tries to register a drive, or to bring a report to the leader.
 const RETRY: Duration = Duration::from_millis(300);
+/// Between two times that a server says that it departs.
+const DEPART_AGAIN: Duration = Duration::from_millis(50);
+/// How long a server that departs waits for others to take over.
+const DEPART_MAX: Duration = Duration::from_secs(3);
 /// How long a leader is looked for, for a report.
 const REPORT_MAX: Duration = Duration::from_secs(5);
 
@@ -214,6 +218,37 @@ impl CatalogHandle {
                 return done;
             }
             host.sleep_until(host.now() + RETRY).await;
+        }
+    }
+
+    /// Before this server stops: has others lead its placement groups, and go on without its copies where enough are left for writes.
+    /// Whether nothing is left that others can take over. Returns at once where nobody can decide, after 3 seconds at the
+    /// latest; then others go on once they miss this server. Dropping the future is safe.
+    pub async fn depart(&self) -> bool {
+        let (Some(catalog), Some(Place { me, host, peers })) = (self.0.catalog(), self.0.place.get()) else {
+            return true;
+        };
+        let deadline = host.now() + DEPART_MAX;
+        loop {
+            let (status, failed) = (catalog.status(), self.failed_servers());
+            let there = status.voters.iter().filter(|voter| !failed.contains(voter)).count();
+            if !status.is_running || 2 * there <= status.voters.len() {
+                return false;
+            }
+            let answered = match status.leader {
+                Some(leader) if leader == *me => self.0.take_departure(&catalog, *me),
+                Some(leader) => peers.depart(leader).await,
+                None => Err(ReportError::NoLeader),
+            };
+            match answered {
+                Ok(true) => return true,
+                Err(ReportError::NotEntitled) => return false,
+                _ => {}
+            }
+            if host.now() + DEPART_AGAIN >= deadline {
+                return false;
+            }
+            host.sleep_until(host.now() + DEPART_AGAIN).await;
         }
     }
 }

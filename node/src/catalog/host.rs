@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use ashlar_catalog::raft::host::{Host, Unanswered};
 use ashlar_grid::CallOptions;
-use ashlar_grid::error::CallError;
+use ashlar_grid::error::{CallError, Reason};
 use ashlar_grid::seam::{BoxFuture, Runtime};
 use ashlar_wire::id::ServerId;
 use ashlar_wire::time::Instant;
 
-use super::calls::{Brought, Introduce, Introduced, Messages, TakeBrought, TakeReport};
+use super::calls::{Brought, Depart, Departing, Introduce, Introduced, Messages, TakeBrought, TakeReport};
 use super::reports::{Report, ReportError};
 use crate::{WeakNode, detour};
 
@@ -26,6 +26,9 @@ pub(super) trait Peers: Send + Sync {
 
     /// Brings a report to the leader.
     fn report(&self, leader: ServerId, report: Report) -> BoxFuture<Result<(), ReportError>>;
+
+    /// Tells the leader that this server is about to stop; whether nothing is left that others can take over.
+    fn depart(&self, leader: ServerId) -> BoxFuture<Result<bool, ReportError>>;
 
     /// Servers that this one has met, in this life or before.
     fn met(&self) -> Vec<ServerId>;
@@ -89,15 +92,31 @@ impl<R: Runtime> Peers for GridHost<R> {
                 }
                 answered => answered,
             };
-            answered.map_err(|error| match error {
-                CallError::Refused(refusal) => ReportError::from_code(refusal.code),
-                _ => ReportError::NoLeader,
-            })
+            answered.map_err(|error| report_error(&error))
+        })
+    }
+
+    fn depart(&self, leader: ServerId) -> BoxFuture<Result<bool, ReportError>> {
+        let node = self.node.clone();
+        Box::pin(async move {
+            let node = node.upgrade().ok_or(ReportError::NoLeader)?;
+            let departing = Departing { server: node.id() };
+            let answered = detour::call::<R, Depart>(&node, leader, &departing, CALL_MAX).await;
+            answered.map(|departed| departed.is_done).map_err(|error| report_error(&error))
         })
     }
 
     fn met(&self) -> Vec<ServerId> {
         let node = self.node.upgrade();
         node.map(|node| node.0.known().met.keys().copied().collect()).unwrap_or_default()
+    }
+}
+
+fn report_error(error: &CallError) -> ReportError {
+    match error {
+        CallError::Refused(refusal) => ReportError::from_code(refusal.code),
+        // A leader of an earlier release.
+        _ if error.reason() == Some(Reason::UnknownHandler) => ReportError::NotEntitled,
+        _ => ReportError::NoLeader,
     }
 }

@@ -10,16 +10,17 @@
 //! - Nothing here decides: every change is a proposal that the catalog checks against its own state.
 //! - Voters are changed only while more than half of the old and of the new ones are alive.
 //!
-//! Deliberately absent: handing the leadership over before a server stops (a new leader is there two seconds later), and
+//! Deliberately absent: handing the leadership of the catalog over before a server stops (a new leader is there two seconds later), and
 //! racks (each zone is one). A server that is told to leave its cluster keeps its catalog's folder.
 //!
 //! In reading order: [`CatalogService`], `handle` (what other services use), `service` (calls and the beginning), `agent`
-//! (the bus), `reconciler` and `plan` (what should be changed), `drives` (those that leave), [`reports`], `calls` (written forms), `host` (the catalog's
+//! (the bus), `reconciler` and `plan` (what should be changed), `drives` (those that leave), `departures` (servers that are about to stop), [`reports`], `calls` (written forms), `host` (the catalog's
 //! world over the node's), `context` (what they share), [`stored`] (for storages), `notify`, `shared` (one question for all that ask it).
 
 mod agent;
 mod calls;
 mod context;
+mod departures;
 mod drives;
 mod handle;
 mod host;

@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use ashlar_catalog::change::Change;
+use ashlar_catalog::plan::departure::plan_departure;
 use ashlar_catalog::plan::drives::{plan_given_up, plan_release};
 use ashlar_catalog::plan::failure::{plan_failure, plan_learners, plan_settled};
 use ashlar_catalog::plan::placement::{plan_set, plan_target};
@@ -197,6 +198,15 @@ impl Scene<'_> {
         told(plan_failure(self.state, &failed), "placement groups go on without servers and drives that are gone")
     }
 
+    /// Placement groups go on without servers that are about to stop.
+    pub(super) fn departures(&self, departing: &BTreeSet<ServerId>) -> Vec<Due> {
+        if departing.is_empty() {
+            return Vec::new();
+        }
+        let steps = plan_departure(self.state, departing, &self.alive());
+        told(batches(&steps), "placement groups go on without servers that are about to stop")
+    }
+
     /// Drives of servers that are given up are given up too, and drives that hold nothing of their set leave it.
     pub(super) fn drives(&self) -> Vec<Due> {
         let changes = [plan_given_up(self.state), plan_release(self.state)].concat();
@@ -211,11 +221,12 @@ impl Scene<'_> {
         changes.into_iter().take(CHANGES_MAX).map(tell).collect()
     }
 
-    /// Drives that should hold data and do not are filled, but for those that were lost a moment ago.
-    pub(super) fn fillings(&self, reports: &Reports) -> Vec<Due> {
+    /// Drives that should hold data and do not are filled, but for those that were lost a moment ago and those of servers that are
+    /// about to stop.
+    pub(super) fn fillings(&self, reports: &Reports, departing: &BTreeSet<ServerId>) -> Vec<Due> {
         let alive = self.members.alive_for(RETURN_GRACE, self.now);
         let dead = |id: &ServerId| self.state.server(*id).is_none_or(|server| server.state != ServerState::Active);
-        let alive: BTreeSet<ServerId> = alive.into_iter().filter(|id| !dead(id)).collect();
+        let alive: BTreeSet<ServerId> = alive.into_iter().filter(|id| !dead(id) && !departing.contains(id)).collect();
         let steps_max = FILLING_MAX.saturating_sub(self.filling());
         let planned = plan_learners(self.state, &alive, steps_max).into_iter().flat_map(|change| match change {
             Change::ConfigurePgs(steps) => steps,
@@ -288,6 +299,7 @@ mod tests {
     use super::*;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000_000);
+    static NOBODY: BTreeSet<ServerId> = BTreeSet::new();
 
     fn server(number: u8) -> ServerId {
         ServerId::from_bytes([number; 16])
@@ -363,6 +375,23 @@ mod tests {
         (1..=4).map(server).collect()
     }
 
+    #[test]
+    fn a_server_that_is_about_to_stop_leaves_and_is_not_filled() {
+        let (mut state, members) = (state(), members());
+        let one = BTreeSet::from([server(2)]);
+        let departures =
+            |state: &State, departing| Scene { state, members: &members, now: NOW }.departures(departing).pop();
+        assert_eq!(departures(&state, &NOBODY), None);
+        while let Some((change, _)) = departures(&state, &one) {
+            apply(&mut state, change);
+        }
+        assert!(state.pgs_of(FIRST_SET).all(|(_, config)| config.acting.len() == 2));
+        let fillings = |departing| {
+            Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default(), departing).len()
+        };
+        assert_eq!((fillings(&one), fillings(&NOBODY)), (0, 1));
+    }
+
     /// The seconds after which members that the primary has lost are filled again.
     fn filled_after(lost_count: usize) -> Option<u64> {
         let (mut state, members, mut reports) = (state(), members(), Reports::default());
@@ -378,7 +407,7 @@ mod tests {
         assert_eq!(state.pg(group).unwrap().acting.len(), 3 - lost_count);
         (0..60).find(|after| {
             let now = NOW + Duration::from_secs(*after);
-            !Scene { state: &state, members: &members, now }.fillings(&reports).is_empty()
+            !Scene { state: &state, members: &members, now }.fillings(&reports, &NOBODY).is_empty()
         })
     }
 
@@ -449,12 +478,12 @@ mod tests {
         assert_eq!(next_map(&state), None, "it is being filled");
         apply(&mut state, Change::SetDriveState { id: only, state: DriveState::Failed });
         assert!(matches!(next_map(&state), Some((Change::SetTarget { .. }, _))));
-        let fillings = Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default());
+        let fillings = Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default(), &NOBODY);
         let [(Change::ConfigurePgs(steps), _)] = &fillings[..] else { panic!("{fillings:?}") };
         assert_eq!((&steps[0].acting[..], &steps[0].learners[..]), (&[only][..], &[][..]), "it keeps no drive waiting");
         let step = fillings[0].0.clone();
         apply(&mut state, step);
-        assert_eq!(Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default()), []);
+        assert_eq!(Scene { state: &state, members: &members, now: NOW }.fillings(&Reports::default(), &NOBODY), []);
     }
 
     #[test]

@@ -96,6 +96,7 @@ impl Reconciler {
             self.leads = leads;
             self.given.clear();
             self.context.reports().clear();
+            self.context.departures().clear();
         }
         if leads && let Err(error) = self.round().await {
             debug!(%error, "a round of the catalog's reconciler was cut short");
@@ -110,6 +111,7 @@ impl Reconciler {
         let due = self.plan(|scene| scene.failures());
         self.propose_all(due).await?;
         self.work_off_reports().await?;
+        self.let_servers_depart().await?;
         self.add_servers().await?;
         let due = self.plan(|scene| scene.update_servers());
         self.propose_all(due).await?;
@@ -122,7 +124,8 @@ impl Reconciler {
         let due = self.plan(|scene| scene.settled());
         self.propose_all(due).await?;
         let context = Arc::clone(&self.context);
-        let due = self.plan(|scene| scene.fillings(&context.reports()));
+        let departing = self.departing();
+        let due = self.plan(|scene| scene.fillings(&context.reports(), &departing));
         self.propose_all(due).await
     }
 
@@ -166,6 +169,23 @@ impl Reconciler {
         let value = [host.random().to_be_bytes(), host.random().to_be_bytes()].concat();
         let change = Change::PutRecord { key, expected: Expected::Absent, value };
         self.propose(change, "the catalog of this cluster is founded").await.map(|_| ())
+    }
+
+    /// The servers that are about to stop.
+    fn departing(&self) -> BTreeSet<ServerId> {
+        let members = self.context.members().clone();
+        self.context.departures().servers(&members, self.now())
+    }
+
+    async fn let_servers_depart(&self) -> Result<(), Error> {
+        let departing = self.departing();
+        let due = self.plan(|scene| scene.departures(&departing));
+        if due.is_empty() {
+            self.context.departures().set_done(&departing);
+            return Ok(());
+        }
+        let is_due = self.context.departures().are_due(self.now());
+        if is_due { self.propose_all(due).await } else { Ok(()) }
     }
 
     /// Makes members of the bus known that are of no other catalog.

@@ -12,7 +12,7 @@ use ashlar_wire::id::{ClusterId, ServerId};
 use tracing::{error, info};
 
 use super::agent::Watcher;
-use super::calls::{Introduce, Introduced, Membership, Messages, TakeBrought, TakeReport};
+use super::calls::{Depart, Departed, Departing, Introduce, Introduced, Membership, Messages, TakeBrought, TakeReport};
 use super::context::{Begun, CatalogContext, Place};
 use super::host::GridHost;
 use super::reconciler::Reconciler;
@@ -65,8 +65,19 @@ impl<R: Runtime> Service<R> for CatalogService {
                 take_report(&context, brought.from, brought.report)
             }
         })?;
+        let (departs, departing) = (self.0.clone(), node.clone());
+        let handlers = handlers.serve::<Depart, _>(move |call, Departing { server }| {
+            let (context, node) = (departs.clone(), departing.clone());
+            async move {
+                check_member(&node, call.caller)?;
+                check_member(&node, server)?;
+                let catalog = context.catalog().ok_or_else(not_begun)?;
+                context.take_departure(&catalog, server).map(|is_done| Departed { is_done }).map_err(refused)
+            }
+        })?;
         let handlers = detour::serve::<R, Messages>(handlers, node)?;
         let handlers = detour::serve::<R, Introduce>(handlers, node)?;
+        let handlers = detour::serve::<R, Depart>(handlers, node)?;
         detour::serve::<R, TakeBrought>(handlers, node)
     }
 
@@ -96,11 +107,25 @@ impl CatalogContext {
         self.news.notify();
         Ok(())
     }
+
+    /// A server says that it is about to stop, if this one leads; whether nothing is left that others can take over.
+    pub(super) fn take_departure(&self, catalog: &Catalog, from: ServerId) -> Result<bool, ReportError> {
+        if !catalog.is_leader() {
+            return Err(ReportError::NoLeader);
+        }
+        let now = self.place.get().ok_or(ReportError::NoLeader)?.host.now();
+        let is_done = self.departures().say(from, now);
+        self.news.notify();
+        Ok(is_done)
+    }
+}
+
+fn refused(error: ReportError) -> Refusal {
+    Refusal::new(error.code(), error.to_string())
 }
 
 fn take_report(context: &CatalogContext, from: ServerId, report: Report) -> Result<(), Refusal> {
     let catalog = context.catalog().ok_or_else(not_begun)?;
-    let refused = |error: ReportError| Refusal::new(error.code(), error.to_string());
     context.take_report(&catalog, from, report).map_err(refused)
 }
 

@@ -139,10 +139,11 @@ impl CatalogCase {
     /// Asks a server to leave, after a while.
     fn drain_after(&mut self, server: ServerNo, after: Duration) {
         let Some(life) = self.lives.get(&server) else { return };
-        let (node, drained) = (life.node.clone(), life.drained.clone());
+        let (node, handle, drained) = (life.node.clone(), life.bench.handle.clone(), life.drained.clone());
         let runtime = life.bench.runtime.clone();
         runtime.clone().spawn(Box::pin(async move {
             runtime.sleep_until(runtime.now() + after).await;
+            handle.depart().await;
             node.say_goodbye().await;
             let unsettled = node.drain().await;
             drained.set(unsettled);

@@ -11,7 +11,8 @@
 //! After everything heals each guest writes and reads again everything it ever wrote, the catalog is the same everywhere and every
 //! placement group has all its members. Then the power fails everywhere while guests write, and comes back: the same bars. Then a link of
 //! the catalog's leader is cut, and everything goes on by way of others: the same bars. The link comes back, and one server
-//! stops: the others go on with the same bars. It comes back, in half of the worlds with an empty drive, and once more everything is as
+//! ends, in half of the worlds in order, and then no placement group has its drive any more when it does: the others go on with the same
+//! bars. It comes back, in half of the worlds with an empty drive, and once more everything is as
 //! it was.
 //!
 //! Not verified: NBD, space that runs out, volumes that grow, drives that are drained.
@@ -129,6 +130,8 @@ enum Stage {
     Dark,
     /// The link between these two was cut, and everything goes on by way of others.
     Apart(ServerNo, ServerNo),
+    /// This server is about to stop in order.
+    Leaving(ServerNo),
     /// This server was stopped, and the others go on without it.
     Without(ServerNo),
     /// It was started again, and everything is as before.
@@ -145,6 +148,8 @@ pub struct ClusterCase {
     habits: DriveHabits,
     busy_ppm: u32,
     replaces: bool,
+    /// The last server that ends does so in order.
+    leaves: bool,
     machines: BTreeMap<ServerNo, Machine>,
     lives: BTreeMap<ServerNo, Life>,
     /// Servers that were told to stop and have not ended: they serve nothing any more.
@@ -198,6 +203,7 @@ impl ClusterCase {
             habits,
             busy_ppm,
             replaces: rng.chance(500_000),
+            leaves: control.rng("leaves", 0).chance(500_000),
             machines: BTreeMap::new(),
             lives: BTreeMap::new(),
             draining: BTreeSet::new(),
@@ -286,11 +292,29 @@ impl ClusterCase {
         (one, ServerNo(if other >= one.0 { other + 1 } else { other }))
     }
 
-    fn stop(&mut self) -> ServerNo {
-        let victim = ServerNo(self.control.rng("victim", 0).below(u64::from(self.servers)) as u32);
-        self.control.kill(victim, Kill::Process);
-        self.killed(victim);
-        victim
+    fn choose_victim(&self) -> ServerNo {
+        ServerNo(self.control.rng("victim", 0).below(u64::from(self.servers)) as u32)
+    }
+
+    fn stop(&mut self, server: ServerNo) {
+        self.control.kill(server, Kill::Process);
+        self.killed(server);
+    }
+
+    /// Whether a server that was to stop in order has done so, and then whether others have taken over what it had.
+    fn has_left(&self, server: ServerNo) -> Result<bool, String> {
+        if !self.is_drained(server) {
+            return Ok(false);
+        }
+        let drive = self.machines[&server].drive;
+        let others = self.lives.iter().filter(|(other, _)| **other != server);
+        let newest = others.filter_map(|(_, life)| life.catalog.state_now()).max_by_key(|state| state.version());
+        let state = newest.ok_or("nobody else has a catalog")?;
+        let names = |set| state.pgs_of(set).filter(|(_, config)| config.is_member(drive)).count();
+        match state.sets().map(|set| names(set.id)).sum() {
+            0 => Ok(true),
+            left => Err(format!("{server:?} has left in order, and {left} placement groups have its drive")),
+        }
     }
 
     /// All servers lose their power at the same moment, and have it again.
@@ -429,10 +453,12 @@ impl ClusterCase {
     fn drain_after(&mut self, server: ServerNo, after: Duration) {
         let Some(life) = self.lives.get(&server) else { return };
         self.draining.insert(server);
-        let (node, drained, inbox) = (life.node.clone(), life.drained.clone(), life.inbox.clone());
+        let (node, catalog) = (life.node.clone(), life.catalog.clone());
+        let (drained, inbox) = (life.drained.clone(), life.inbox.clone());
         let runtime = life.runtime.clone();
         runtime.clone().spawn(Box::pin(async move {
             runtime.sleep_until(runtime.now() + after).await;
+            catalog.depart().await;
             node.say_goodbye().await;
             let unsettled = node.drain().await;
             inbox.stop();
@@ -535,6 +561,14 @@ impl Case for ClusterCase {
             self.fail_power();
             self.stage = Stage::Dark;
         }
+        if let Stage::Leaving(server) = self.stage {
+            if !self.has_left(server)? {
+                return Err("a server leaves".into());
+            }
+            self.stop(server);
+            self.stage = Stage::Without(server);
+            self.load.ask_for_a_round(false);
+        }
         self.check_converged().map_err(|wrong| format!("{:?}: {wrong}\n{}", self.stage, self.table()))?;
         match self.stage {
             Stage::Healing => {
@@ -546,7 +580,7 @@ impl Case for ClusterCase {
                 self.load.ask_for_a_round(true);
                 Err("the guests are busy".into())
             }
-            Stage::Busy => unreachable!("nobody waits for that"),
+            Stage::Busy | Stage::Leaving(_) => unreachable!("nobody waits for that"),
             Stage::Dark => {
                 let (one, other) = self.choose_link();
                 self.control.cut(one, other);
@@ -560,8 +594,15 @@ impl Case for ClusterCase {
                 self.apart_ns = self.control.now_ns() - self.cut_ns;
                 self.control.heal(one, other);
                 self.control.heal(other, one);
-                self.stage = Stage::Without(self.stop());
-                self.load.ask_for_a_round(false);
+                let server = self.choose_victim();
+                if self.leaves {
+                    self.stage = Stage::Leaving(server);
+                    self.drain_after(server, Duration::ZERO);
+                } else {
+                    self.stop(server);
+                    self.stage = Stage::Without(server);
+                    self.load.ask_for_a_round(false);
+                }
                 Err("a server was stopped".into())
             }
             Stage::Without(server) => {
