@@ -42,6 +42,19 @@ fn wrong_and_missing_values() {
 fn configuration_commands() {
     let outcome = run(&["config", "check", "--data", "d"], &[]);
     assert_eq!((outcome.code, outcome.out.as_str()), (Some(0), "the configuration is right"));
+    let scratch = Scratch::new();
+    let (data, password, drive) = (scratch.path("data"), scratch.write("password", "secret"), scratch.path("drive"));
+    let joining = ["config", "check", "--data", &data, "--join", "127.0.0.1:1", "--kv-password-file", &password];
+    let missing = format!("the secret of the cluster: there is no {data}/cluster.secret");
+    check_fails(&joining, &[], 1, &[&missing]);
+    assert_eq!(run(&joining, &[("ASHLAR_SECRET", "whatever")]).code, Some(0));
+    let own = format!("{data}/own");
+    let drives = ["config", "check", "--data", &data, "--drive-mib", "1024", "--drives", &format!("{drive},{own}")];
+    let outcome = run(&drives, &[]);
+    assert!(outcome.code == Some(1) && outcome.err.contains(&format!("drives: there is no {drive}")), "{outcome:?}");
+    assert!(!outcome.err.contains(&own), "a drive in the data directory is made");
+    std::fs::create_dir(&drive).unwrap();
+    assert_eq!(run(&drives, &[]).code, Some(0));
     let outcome = run(&["config", "show", "--workers", "3"], &[("ASHLAR_TLS", "off")]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let row =
