@@ -76,12 +76,14 @@ impl Backup {
                 }
                 self.apply(core, index, entry);
             }
-            Body::List { above, after } => {
+            // Questions come again until they are answered: a slow drive is not to answer each of them.
+            Body::List { above, after } if !core.is_storing(&Purpose::ListFor(after)) => {
                 core.store(StoreRequest::List { above, after }, Purpose::ListFor(after));
             }
-            Body::Inquire { extent } => {
+            Body::Inquire { extent } if !core.is_storing(&Purpose::ChecksumsFor(extent)) => {
                 core.store(StoreRequest::Checksums { extent }, Purpose::ChecksumsFor(extent));
             }
+            Body::List { .. } | Body::Inquire { .. } => {}
             Body::Fetch { extent, sums } => {
                 core.store(StoreRequest::Difference { extent, than: sums }, Purpose::DifferenceFor(extent));
             }

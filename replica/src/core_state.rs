@@ -142,6 +142,11 @@ impl Core {
         self.out.push_back(Output::Store { id, request });
     }
 
+    /// Whether the store has not completed a request of this epoch for this purpose.
+    pub(crate) fn is_storing(&self, purpose: &Purpose) -> bool {
+        self.pending.values().any(|pending| pending.epoch == self.epoch && pending.purpose == *purpose)
+    }
+
     /// Every write up to here is at all acting members. This one notes it as far as its own copy goes: the writes behind that may have been of a
     /// volume that was deleted at others, and a record that says more than the copy has makes it look like an earlier state of its drive.
     pub(crate) fn note_clean(&mut self, clean: Version) {

@@ -375,7 +375,7 @@ async fn leave(node: &Node<OsRuntime>, kv: Option<&Serving>, request: Shutdown) 
         // Where all servers stop together this is as it should be.
         tracing::info!(
             slots = slots_left.as_str(),
-            "no replica has taken these slots over in time: they are not served until one does or this server is back; \
+            "no replica has taken these slots over: they are not served until one does or this server is back; \
              `ashlar kv status` shows who follows"
         );
     }

@@ -15,7 +15,7 @@
 //! Deliberately absent: routing (the caller knows the placement group of an extent; one that the drive has in another group
 //! is refused all the same), the written form of messages.
 //!
-//! Parts: `forgetting` (extents of groups that have left), `order` (what waits for what), `adapter` (requests of members become requests of the store), `content`
+//! Parts: `forgetting` (extents of groups that have left), `order` (what waits for what), `pace` (how many extents are copied at a time), `adapter` (requests of members become requests of the store), `content`
 //! (checksums, differences and patches of one extent).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,6 +40,7 @@ mod adapter;
 mod content;
 mod forgetting;
 mod order;
+mod pace;
 
 /// Volumes whose attach generation a drive remembers.
 pub const FENCES_MAX: usize = 65_536;

@@ -8,6 +8,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 use ashlar_placement::rule::{Extent, ExtentId};
 use bytes::Bytes;
 
+mod filling;
 mod hand_over;
 mod last_copy;
 mod watermark;

@@ -66,6 +66,11 @@ impl Copier {
         self.queue.is_empty() && self.active.is_empty() && self.aside.is_empty()
     }
 
+    /// Whether all copies that were sent are durable at the member.
+    pub(super) fn is_stored(&self) -> bool {
+        self.patches.is_empty()
+    }
+
     /// Whether a copy of an extent is not on the stream yet.
     pub(super) fn is_waiting(&self, extent: ExtentId) -> bool {
         self.queue.contains_key(&extent) || self.aside.contains(&extent) || self.active.contains_key(&extent)
@@ -73,7 +78,7 @@ impl Copier {
 
     /// Whether a copy of an extent is under way or waits, or any is not durable yet.
     pub(super) fn is_copying(&self, extent: ExtentId) -> bool {
-        self.is_waiting(extent) || !self.patches.is_empty()
+        self.is_waiting(extent) || !self.is_stored()
     }
 
     /// The primary cannot read an extent: it is copied later.

@@ -129,7 +129,8 @@ impl Primary {
             return;
         }
         let is_early = core.settings.bugs.has(Planted::CertifyEarly) && matches!(fill.stage, Stage::Walking(_));
-        let is_filled = fill.stage == Stage::Copying && copier.is_idle() || is_early;
+        // Writes wait for it from then on, and would wait for copies that it has not stored.
+        let is_filled = fill.stage == Stage::Copying && copier.is_idle() && copier.is_stored() || is_early;
         match fill.stage {
             Stage::Begins if fill.walk.is_none() => fill.begin_page(core, learner, None),
             _ if is_filled && places > 0 => {

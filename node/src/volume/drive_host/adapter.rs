@@ -54,6 +54,7 @@ use super::content::{self, Patched};
 use forgetting::Forgetting;
 
 use super::order::{Arrival, JobId, Order, Sharing};
+use super::pace::Pace;
 
 mod dropping;
 mod forgetting;
@@ -175,6 +176,12 @@ pub(super) struct Adapter {
     free: Vec<JobId>,
     arrivals: u64,
     order: Order,
+    /// Reads of whole extents, before they have a place in the order: they may see what comes later.
+    reads: Pace,
+    /// Patches, which have their place.
+    patches: Pace,
+    /// Patches that waited and may begin.
+    released: VecDeque<JobId>,
     /// Requests that the store has no room for yet, in order.
     queue: VecDeque<(JobId, RequestKind)>,
     groups: BTreeMap<GroupId, Known>,
@@ -202,6 +209,9 @@ impl Adapter {
             free: Vec::new(),
             arrivals: 0,
             order: Order::default(),
+            reads: Pace::default(),
+            patches: Pace::default(),
+            released: VecDeque::new(),
             queue: VecDeque::new(),
             groups: BTreeMap::new(),
             records: BTreeMap::new(),
@@ -294,7 +304,7 @@ impl Adapter {
         let arrival = Arrival(self.arrivals);
         self.arrivals += 1;
         self.groups.entry(group).or_default().jobs += 1;
-        let access = work.access();
+        let (access, is_whole) = (work.access(), work.reads_whole());
         let job = Some(Job { group, id, arrival, work });
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -308,6 +318,7 @@ impl Adapter {
         };
         match access {
             Access::Change(extent, sharing) => self.order.handle_change(slot, arrival, group, extent, sharing),
+            Access::Read(_) if is_whole && !self.reads.begin(slot) => {}
             Access::Read(extent) => self.order.handle_read(slot, extent),
             Access::List => self.order.handle_list(slot, group),
             Access::Free => self.order.start(slot),
@@ -343,9 +354,7 @@ impl Adapter {
     /// Goes on until nothing can be done without a completed IO.
     pub(super) fn run(&mut self, now: Instant) {
         loop {
-            while let Some(slot) = self.order.poll_start() {
-                self.begin_job(slot);
-            }
+            self.begin_jobs();
             while self.in_store < self.in_store_max {
                 let Some((slot, kind)) = self.queue.pop_front() else { break };
                 self.in_store += 1;
@@ -357,6 +366,21 @@ impl Adapter {
             self.in_store -= 1;
             let slot = JobId(u32::try_from(id.0).expect("requests are named by jobs"));
             self.handle_completion(slot, result);
+        }
+    }
+
+    fn begin_jobs(&mut self) {
+        loop {
+            if let Some(slot) = self.order.poll_start() {
+                let is_patch = self.jobs[slot.0 as usize].as_ref().is_some_and(|job| job.work.is_patch());
+                if !is_patch || self.patches.begin(slot) {
+                    self.begin_job(slot);
+                }
+            } else if let Some(slot) = self.released.pop_front() {
+                self.begin_job(slot);
+            } else {
+                return;
+            }
         }
     }
 
@@ -430,6 +454,7 @@ impl Adapter {
                 self.refused.remove(&extent);
             }
         }
+        self.end_whole(&work);
         let tells_more = result.is_ok() && matches!(work, Work::Save { .. } | Work::List(_));
         if result.is_ok() {
             self.note_done(group, work);
@@ -439,6 +464,19 @@ impl Adapter {
             self.drop_empty(group);
         }
         self.done.push_back(Done::Stored { group, id, result });
+    }
+
+    /// What waited for the end of a read of a whole extent, or of a patch, may begin.
+    fn end_whole(&mut self, work: &Work) {
+        if work.is_patch() {
+            self.released.extend(self.patches.end());
+        } else if work.reads_whole()
+            && let Some(next) = self.reads.end()
+            && let Some(job) = &self.jobs[next.0 as usize]
+            && let Access::Read(extent) = job.work.access()
+        {
+            self.order.handle_read(next, extent);
+        }
     }
 
     /// Remembers what a change did to the placement group.
@@ -487,6 +525,15 @@ impl Work {
     fn patch(extent: ExtentId, runs: Vec<Run>, version: Version, is_mend: bool) -> Self {
         let (step, held, content, lost) = (PatchStep::Looks, Version::ZERO, None, LostBlocks::default());
         Self::Patch(Box::new(Patch { extent, runs, version, is_mend, step, held, content, lost }))
+    }
+
+    const fn is_patch(&self) -> bool {
+        matches!(self, Self::Patch(_))
+    }
+
+    /// Whether it reads an extent as a whole, for a copy.
+    const fn reads_whole(&self) -> bool {
+        matches!(self, Self::Checksums { .. } | Self::Difference { .. })
     }
 
     fn is_mend(&self) -> bool {
