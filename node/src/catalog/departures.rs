@@ -10,6 +10,8 @@ use super::context::Members;
 
 /// So long after the last server has said that it departs nothing is decided: servers that stop all together have nobody to go on.
 const DEPARTURE_GRACE: Duration = Duration::from_millis(200);
+/// A server that says so again later than this departs anew: it has been back meanwhile, and may have something again.
+const ANEW_AFTER: Duration = Duration::from_secs(1);
 /// A server that has not stopped so long after it has said so does not depart. Longer than its clients are answered meanwhile.
 const SAID_MAX: Duration = Duration::from_secs(15);
 
@@ -29,7 +31,11 @@ pub(super) struct Departures(BTreeMap<ServerId, Departure>);
 impl Departures {
     /// A server says that it departs; whether nothing that others can take over is left with it.
     pub(super) fn say(&mut self, server: ServerId, now: Instant) -> bool {
-        let departure = self.0.entry(server).or_insert(Departure { began: now, said: now, is_done: false });
+        let anew = Departure { began: now, said: now, is_done: false };
+        let departure = self.0.entry(server).or_insert(anew);
+        if departure.said + ANEW_AFTER <= now {
+            *departure = anew;
+        }
         departure.said = now;
         departure.is_done
     }
@@ -89,8 +95,13 @@ mod tests {
         assert!(!departures.say(server(2), at(1_300)) && !departures.are_due(at(1_499)), "together with another one");
         assert_eq!(departures.servers(&members(500), at(1_500)), both);
         departures.set_done(&BTreeSet::from([server(1), server(3)]));
-        assert!(departures.say(server(1), at(2_000)) && !departures.say(server(2), at(2_000)));
+        assert!(departures.say(server(1), at(1_999)) && !departures.say(server(2), at(2_000)));
         assert!(departures.are_due(at(2_000)), "whoever says so again is not new");
+        assert!(!departures.say(server(1), at(2_999)), "it was back meanwhile");
+        departures.set_done(&both);
+        assert!(departures.say(server(1), at(3_000)) && !departures.are_due(at(3_000)));
+        let mut departures = Departures::default();
+        both.iter().for_each(|server| assert!(!departures.say(*server, at(2_000))));
         assert_eq!(departures.servers(&members(2_000), at(16_999)), both);
         assert_eq!(departures.servers(&members(2_000), at(17_000)), BTreeSet::new(), "they have not stopped");
         departures.say(server(1), at(17_000));
