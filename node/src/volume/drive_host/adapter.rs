@@ -264,6 +264,12 @@ impl Adapter {
         self.jobs.len() - self.free.len()
     }
 
+    /// Requests that the store has and has not answered.
+    #[cfg(test)]
+    pub(super) const fn in_store(&self) -> usize {
+        self.in_store
+    }
+
     /// Requests of a placement group that are not completed.
     pub(super) fn jobs_of(&self, group: GroupId) -> usize {
         self.groups.get(&group).map_or(0, |known| known.jobs)

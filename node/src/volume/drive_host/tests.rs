@@ -17,6 +17,8 @@ use ashlar_wire::id::{ClusterId, ServerId};
 use ashlar_wire::version::Version;
 use bytes::Bytes;
 
+mod pace;
+
 const DISK_BYTES: usize = 40 << 20;
 const CLUSTER: ClusterId = ClusterId::from_bytes([9; 16]);
 const GROUP: GroupId = GroupId { set: SetId(1), pg: PgId(7) };
